@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import structlog
 
 from trellis.bus import cancellation
-from trellis.bus.bus import Bus, Timing
+from trellis.bus.bus import Bus, BusTimings
 from trellis.bus.queue import KeyedQueue
 from trellis.bus.streams import limits_with
 from trellis.health import Health
@@ -206,7 +206,7 @@ class Service(ABC):
             health=self.health,
             credentials=self.settings.nats_credentials,
             limits=limits_with(self.settings.stream_replicas),
-            timing=Timing(publish_budget=PUBLISH_SECONDS),
+            timings=BusTimings(publish_budget=PUBLISH_SECONDS),
         )
         base = Base(self.telemetry, self.health, kube, bus, cluster.name, self.claim)
         work = self.compose(base)

@@ -9,14 +9,17 @@ from typing import Any
 
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from trellis.bus.bus import Bus, Received, Timing
+from trellis.bus.bus import Bus, BusTimings, Received
+from trellis.bus.timings import ConnectionTimings
 from trellis.events.envelope import FactData
 from trellis.events.node import NodeOptedOut
 from trellis.health import Health
 from trellis.telemetry import Metrics, Telemetry, setup
 
 DEADLINE_SECONDS = 20.0
-QUICK = Timing(check=0.5, ack_wait=1.0, publish_budget=10.0)
+QUICK = BusTimings(
+    check=0.5, again=0.2, ack_wait=1.0, connection=ConnectionTimings(attempt_first=0.1, attempt_most=1.0)
+)
 
 
 async def eventually(condition: Callable[[], object], seconds: float = DEADLINE_SECONDS) -> None:
@@ -72,7 +75,7 @@ class Buses:
     def new(self, service: str = "provisioner", **options: Any) -> Bus:
         telemetry = self.telemetry(service)
         health = Health(service)
-        options = {"timing": QUICK, "cluster_uid": f"uid-of-{self.cluster}", **options}
+        options = {"timings": QUICK, "cluster_uid": f"uid-of-{self.cluster}", **options}
         bus = Bus(self.url, cluster=self.cluster, service=service, telemetry=telemetry, health=health, **options)
         self.healths.append(health)
         self.made.append(bus)

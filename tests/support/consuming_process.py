@@ -14,7 +14,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from pathlib import Path
 
-from trellis.bus.bus import Bus, Received, Timing
+from trellis.bus.bus import Bus, BusTimings, Received
 from trellis.bus.queue import KeyedQueue
 from trellis.events.node import NodeOptedOut
 from trellis.health import Health
@@ -23,7 +23,7 @@ from trellis.telemetry import TraceContext, setup
 SERVICE = "provisioner"
 WORKERS = 8
 WORK_SECONDS = 0.01
-TIMING = Timing(check=0.5, ack_wait=3.0)
+TIMING = BusTimings(check=0.5, ack_wait=3.0)
 
 
 async def main(url: str, cluster: str, path: str) -> None:
@@ -35,7 +35,7 @@ async def main(url: str, cluster: str, path: str) -> None:
         service=SERVICE,
         telemetry=telemetry,
         health=Health(SERVICE),
-        timing=TIMING,
+        timings=TIMING,
     )
     done = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 

@@ -13,12 +13,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from support.buses import opted_out
-from trellis.bus.bus import Bus, BusUnavailable, Received, Timing
+from trellis.bus.bus import Bus, BusTimings, BusUnavailable, Received
 from trellis.bus.queue import KeyedQueue
+from trellis.bus.timings import ConnectionTimings
 from trellis.events.node import NodeOptedOut
 from trellis.telemetry import Metrics, TraceContext, setup
 
-TIMING = Timing(check=0.5, ack_wait=3.0)
+TIMING = BusTimings(check=0.5, ack_wait=2.0, connection=ConnectionTimings(ping=2, attempt_most=1.0))
 _AT_ONCE = 100
 
 

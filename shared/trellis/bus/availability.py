@@ -11,6 +11,7 @@ import asyncio
 import time
 from typing import Final
 
+from trellis.bus.timings import BusTimings
 from trellis.events.subjects import STREAM_EVENTS
 from trellis.health import Health
 from trellis.redaction import redact_url
@@ -21,10 +22,6 @@ RIGHTS: Final = "bus permissions"
 STORAGE: Final = "bus storage"
 SHARED: Final = "bus consumers"
 PAUSED: Final = "bus consumers paused"
-# What was refused, or not stored, is tried again every five seconds, a publish that waits for an answer after 15:
-# silence for longer means that it works, or that nobody needs it.
-_REFUSED_SECONDS: Final = 15.0
-_UNSTORED_SECONDS: Final = 60.0
 
 _log = get_logger(__name__)
 
@@ -32,7 +29,8 @@ _log = get_logger(__name__)
 class Availability:
     """Whether the bus can be used: said to health, and to people once per outage."""
 
-    def __init__(self, url: str, health: Health) -> None:
+    def __init__(self, url: str, health: Health, timings: BusTimings = BusTimings()) -> None:
+        self._timings = timings
         self._address = redact_url(url)
         self._health = health
         self._warned = False
@@ -80,11 +78,11 @@ class Availability:
         if self._warned:
             self._warned = False
             _log.info("the bus is back", url=self._address)
-        if self._refused_at is not None and time.monotonic() - self._refused_at > _REFUSED_SECONDS:
+        if self._refused_at is not None and time.monotonic() - self._refused_at > self._timings.refused:
             self._refused_at = None
             self._health.forget(RIGHTS)
             _log.info("NATS refuses this user nothing any more", url=self._address)
-        if self._unstored and time.monotonic() - self._unstored_at > _UNSTORED_SECONDS:
+        if self._unstored and time.monotonic() - self._unstored_at > self._timings.unstored:
             # What was to be stored is not wanted any more, perhaps: then nothing is, that would show that it works.
             _log.info("no stream failed to store anything any more", streams=sorted(self._unstored))
             self._unstored.clear()

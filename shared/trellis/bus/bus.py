@@ -25,11 +25,12 @@ from trellis.bus.dead import Letter
 from trellis.bus.errors import BusError, BusUnavailable, FactRefused, NotAllowed, StreamError
 from trellis.bus.hearing import Listeners
 from trellis.bus.history import last_facts
-from trellis.bus.keeper import Keeper, Timing, jetstream_of
+from trellis.bus.keeper import Keeper, jetstream_of
 from trellis.bus.message import HEADER_MSG_ID, HEADER_TRACEPARENT, Origin, compose
 from trellis.bus.publisher import Publisher
 from trellis.bus.streams import DEFAULT_LIMITS, StreamLimits, ensure_streams
 from trellis.bus.subscriber import FactHandler, Reader, Received, Subscription
+from trellis.bus.timings import BusTimings
 from trellis.credentials import Credentials
 from trellis.events.envelope import CONTENT_TYPE, FactData
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, copy_subject, fact_subject, spec_of
@@ -41,13 +42,13 @@ __all__ = [
     "Ack",
     "Bus",
     "BusError",
+    "BusTimings",
     "BusUnavailable",
     "FactHandler",
     "FactRefused",
     "NotAllowed",
     "Received",
     "StreamError",
-    "Timing",
 ]
 
 BUS_RETRY_SECONDS: Final = 5.0
@@ -55,7 +56,6 @@ BUS_RETRY_SECONDS: Final = 5.0
 
 _log = get_logger(__name__)
 M = TypeVar("M", bound=FactData)
-_AGAIN_SECONDS: Final = 0.5
 
 
 class Bus:
@@ -76,28 +76,26 @@ class Bus:
         health: Health,
         credentials: Credentials | None = None,
         limits: Mapping[str, StreamLimits] = DEFAULT_LIMITS,
-        timing: Timing | None = None,
+        timings: BusTimings = BusTimings(),
     ) -> None:
         self.on_new_stream: list[Callable[[], None]] = []
         self._origin = Origin(cluster, service)
         self._telemetry = telemetry
         self._limits = limits
-        timing = timing or Timing()
-        self._availability = Availability(url, health)
-        self._connection = Connection(Address(url, service, cluster, credentials), self._availability, self._wake)
-        self._publisher = Publisher(
-            self._availability, lambda: self._connection.broker, self._wake, timing.publish_budget
+        self._timings = timings
+        self._availability = Availability(url, health, timings)
+        self._connection = Connection(
+            Address(url, service, cluster, credentials), self._availability, self._wake, timings.connection
         )
-        listeners = Listeners(telemetry, health, lambda: self._availability.answering_seconds, timing.deaf)
-        self._reader = Reader(
-            self._origin, telemetry, self._bury, self._room, listeners, timing.ack_wait, timing.stranger
-        )
+        self._publisher = Publisher(self._availability, lambda: self._connection.broker, self._wake, timings)
+        listeners = Listeners(telemetry, health, lambda: self._availability.answering_seconds, timings.deaf)
+        self._reader = Reader(self._origin, telemetry, self._bury, self._room, listeners, timings)
         self._keeper = Keeper(
             self._connection,
             self._availability,
-            claim=Claim(cluster, cluster_uid, service, timing.claim, limits[STREAM_EVENTS].replicas),
+            claim=Claim(cluster, cluster_uid, service, timings.claim, limits[STREAM_EVENTS].replicas),
             limits=limits,
-            timing=timing,
+            timings=timings,
             missed=self._list_everything,
         )
         self._keeping: asyncio.Task[None] | None = None
@@ -232,9 +230,9 @@ class Bus:
             cancellation.check()
             await self.connected.wait()
             try:
-                facts = await last_facts(self._jetstream(), self._origin, models)
+                facts = await last_facts(self._jetstream(), self._origin, models, self._timings.history)
             except (BusUnavailable, nats.errors.Error):
-                await asyncio.sleep(_AGAIN_SECONDS)
+                await asyncio.sleep(self._timings.history.again)
                 continue
             for fact in facts:
                 yield fact

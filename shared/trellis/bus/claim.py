@@ -19,14 +19,13 @@ from nats.js.errors import APIError, NotFoundError
 from trellis.bus.errors import ClusterTaken, StreamError
 from trellis.bus.naming import CLAIM_BUCKET, CLAIM_STREAM, CLAIM_SUBJECTS, claim_subject
 from trellis.bus.streams import lack_of_servers
+from trellis.bus.timings import BusTimings
 from trellis.telemetry import get_logger
-
-CLAIM_SECONDS: Final = 1800.0
-"""How long a claim lasts that nobody refreshes: a cluster that was rebuilt under its name gets it after this."""
 
 _REFRESHES: Final = 3
 _ATTEMPTS: Final = 5
-_DUPLICATE_SECONDS: Final = 120.0
+_DUPLICATE_WINDOW_MAX: Final = 120.0
+"""Seconds in which the bucket stores a message id once."""
 _MAX_BYTES: Final = 1024 * 1024
 _SHOWN: Final = 60
 # Error codes of JetStream's API: server/errors.json of nats-server.
@@ -48,7 +47,7 @@ class Claim:
     cluster: str
     uid: str
     service: str
-    lifetime: float = CLAIM_SECONDS
+    lifetime: float = field(default_factory=lambda: BusTimings().claim)
     replicas: int = 1
     _refresh_at: float = field(default=0.0, init=False)
 
@@ -108,7 +107,7 @@ class Claim:
             max_age=self.lifetime,
             max_bytes=_MAX_BYTES,
             max_msgs_per_subject=1,
-            duplicate_window=min(self.lifetime, _DUPLICATE_SECONDS),
+            duplicate_window=min(self.lifetime, _DUPLICATE_WINDOW_MAX),
             allow_direct=True,
             num_replicas=self.replicas,
         )

@@ -22,19 +22,12 @@ from nats.js.errors import APIError, ServiceUnavailableError
 from trellis.bus.availability import Availability
 from trellis.bus.backoff import Backoff
 from trellis.bus.naming import inbox_prefix
+from trellis.bus.timings import ClientTimings, ConnectionTimings
 from trellis.bus.user_client import UserClient
 from trellis.credentials import Credentials
 from trellis.telemetry import get_logger
 
-_ATTEMPTS: Final = Backoff(first=0.5, cap=10.0)
-_CONNECT_SECONDS: Final = 3
-# A server that is frozen, or behind a cut cable, is noticed after two unanswered pings.
-_PING_SECONDS: Final = 10
 _UNANSWERED_PINGS: Final = 2
-_STOP_SECONDS: Final = 2.0
-# Attempts come at least every 10 s + the connect timeout: silence for longer means that nobody tries any more.
-_SILENCE_SECONDS: Final = 60.0
-_REPORT_SECONDS: Final = 60.0
 _REFUSAL: Final = "permissions violation"
 _NOT_FOR_ACCOUNT: Final = 10039
 
@@ -77,9 +70,10 @@ class _Broker(NatsBroker):
 
     on_error: Callable[[Exception], Awaitable[None]]
     credentials: Credentials | None
+    timings: ClientTimings
 
     async def _connect(self) -> Client:
-        client = UserClient.of(self.credentials)
+        client = UserClient.of(self.credentials, self.timings)
         try:
             await client.connect(**{**self._connection_kwargs, "error_cb": self.on_error})
         except BaseException:
@@ -92,10 +86,18 @@ class _Broker(NatsBroker):
 class Connection:
     """One client at a time; ``changed`` is called, in the event loop, whenever it was lost or is back."""
 
-    def __init__(self, address: Address, availability: Availability, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        address: Address,
+        availability: Availability,
+        changed: Callable[[], None],
+        timings: ConnectionTimings = ConnectionTimings(),
+    ) -> None:
         self._address = address
         self._availability = availability
         self._changed = changed
+        self._timings = timings
+        self._attempts = Backoff(first=timings.attempt_first, cap=timings.attempt_most)
         self._broker: NatsBroker | None = None
         self._failures = 0
         self._last_sign = time.monotonic()
@@ -114,7 +116,7 @@ class Connection:
         if self._broker is None or self._broker.connection.is_closed:
             return True
         silence = time.monotonic() - self._last_sign
-        return not self._broker.connection.is_connected and silence > _SILENCE_SECONDS
+        return not self._broker.connection.is_connected and silence > self._timings.silence
 
     async def open(self) -> None:
         """Connect, however long it takes; a former client is closed."""
@@ -136,7 +138,7 @@ class Connection:
         """Close the client; what it has still to send is flushed if the server is there, within two seconds."""
         broker, self._broker = self._broker, None
         if broker is not None and isinstance(broker.connection, UserClient):
-            await broker.connection.say_goodbye(_STOP_SECONDS)
+            await broker.connection.say_goodbye(self._timings.stop)
 
     def _new_broker(self) -> NatsBroker:
         broker = _Broker(
@@ -146,17 +148,18 @@ class Connection:
             max_reconnect_attempts=-1,
             reconnect_time_wait=0,
             reconnect_to_server_handler=self._next_server,
-            connect_timeout=_CONNECT_SECONDS,
-            ping_interval=_PING_SECONDS,
+            connect_timeout=self._timings.connect,
+            ping_interval=self._timings.ping,
             max_outstanding_pings=_UNANSWERED_PINGS,
             disconnected_cb=self._lost,
             reconnected_cb=self._back,
-            graceful_timeout=_STOP_SECONDS,
+            graceful_timeout=self._timings.stop,
             apply_types=False,
             logger=None,
         )
         broker.on_error = self._failed
         broker.credentials = self._address.credentials
+        broker.timings = self._timings.client
         return broker
 
     async def _failed(self, error: Exception) -> None:
@@ -172,15 +175,15 @@ class Connection:
         if self._opening and self._abandoned:
             raise asyncio.CancelledError
         if self._opening:
-            await asyncio.sleep(_ATTEMPTS.delay(self._failures))
+            await asyncio.sleep(self._attempts.delay(self._failures))
 
     def _report(self, error: Exception) -> None:
         """Say what the connection complains of, once a minute for each kind: there may be one a message."""
         if _REFUSAL in str(error).lower():
             self._availability.refused(describe(error))
             return
-        now, kind = time.monotonic(), type(error)
-        if now - self._reported.get(kind, -_REPORT_SECONDS) >= _REPORT_SECONDS:
+        now, kind, pause = time.monotonic(), type(error), self._timings.report
+        if now - self._reported.get(kind, -pause) >= pause:
             self._reported[kind] = now
             _log.warning("NATS reports an error", error=describe(error))
 
@@ -196,7 +199,7 @@ class Connection:
 
     def _next_server(self, servers: list[Server], _: dict[str, object]) -> tuple[Server | None, float]:
         """Choose the server to reconnect to, and how long to wait before."""
-        return servers[self._failures % len(servers)], _ATTEMPTS.delay(self._failures + 1)
+        return servers[self._failures % len(servers)], self._attempts.delay(self._failures + 1)
 
 
 def client_of(broker: NatsBroker) -> Client:

@@ -21,24 +21,24 @@ from trellis.bus.streams import Epoch
 from trellis.digits import whole
 from trellis.events.subjects import STREAM_EVENTS
 
-# Durables of a service that is gone vanish by themselves.
-_INACTIVE_SECONDS: Final = 7 * 86_400.0
+# Seconds after which the server removes the durable of a service that is gone.
+_KEPT_INACTIVE: Final = 7 * 86_400.0
 # On the consumer: how many readers in a row ended without signing off. Counted up in advance, so that a crash counts.
 _CRASHES: Final = "trellis-readers-crashed"
 # On the consumer: who signed on last. Two that alternate are two clusters.
 _READER: Final = "trellis-reader"
-_SIGN_OFF_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """What is to stand on the server. ``ack_wait`` is in seconds."""
+    """What is to stand on the server. ``ack_wait`` is in seconds, so is ``sign_off_within``: how long that may take."""
 
     service: str
     cluster: str
     purpose: str
     filters: Sequence[str]
     ack_wait: float
+    sign_off_within: float
     reader: str = ""
 
     def durable(self, epoch: Epoch) -> str:
@@ -59,7 +59,7 @@ class Consumer:
             # Messages that wait for a retry must not hold up healthy ones.
             max_ack_pending=-1,
             max_deliver=-1,
-            inactive_threshold=_INACTIVE_SECONDS,
+            inactive_threshold=_KEPT_INACTIVE,
         )
 
     async def info(self, jetstream: JetStreamContext, epoch: Epoch) -> ConsumerInfo | None:
@@ -75,9 +75,9 @@ class Consumer:
         await jetstream.add_consumer(STREAM_EVENTS, self.config(epoch), metadata=self._metadata(crashes + 1))
 
     async def sign_off(self, jetstream: JetStreamContext, epoch: Epoch) -> None:
-        """Say that this reader ended in order; raises nats.errors.Error if that was not heard within a second."""
+        """Say that this reader ended in order; raises nats.errors.Error if that was not heard in time."""
         await jetstream.add_consumer(
-            STREAM_EVENTS, self.config(epoch), timeout=_SIGN_OFF_SECONDS, metadata=self._metadata(0)
+            STREAM_EVENTS, self.config(epoch), timeout=self.sign_off_within, metadata=self._metadata(0)
         )
 
     def _metadata(self, crashes: int) -> dict[str, str]:

@@ -18,17 +18,16 @@ from nats.aio.client import Client
 from nats.js.errors import BadRequestError, NotFoundError
 
 from trellis.bus.connection import describe
-from trellis.bus.dial import AGAIN_SECONDS, dial, hang_up
+from trellis.bus.dial import dial, hang_up
 from trellis.bus.errors import BusError, BusUnavailable
 from trellis.bus.letters import DeadLetter, Wanted, letter_of, replayed_headers
 from trellis.bus.stored import EVERYTHING, Start, StreamReader
-from trellis.bus.streams import DUPLICATE_WINDOW_SECONDS, epoch_of
+from trellis.bus.streams import DUPLICATE_WINDOW, epoch_of
+from trellis.bus.timings import ReplayTimings
 from trellis.bus.user_client import PermissionDenied
 from trellis.credentials import Credentials
 from trellis.events.subjects import ROOT_EVENTS, STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, dead_filter
 
-_BUDGET_SECONDS: Final = 10.0
-_ATTEMPT_SECONDS: Final = 2.5
 # Trying again would be of no use.
 _REFUSALS: Final = (BadRequestError, PermissionDenied, nats.errors.BadHeaderError, nats.errors.MaxPayloadError)
 
@@ -49,9 +48,10 @@ class Replayed:
 class DeadLetters:
     """Made by :func:`dead_letters`. ``looked_at`` counts the letters that were read."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, timings: ReplayTimings = ReplayTimings()) -> None:
         self.looked_at = 0
         self._client = client
+        self._timings = timings
 
     async def find(self, wanted: Wanted, *, bodies: bool = False) -> AsyncGenerator[DeadLetter, None]:
         """Yield the letters there are now, oldest first; without bodies unless these are asked for.
@@ -61,7 +61,7 @@ class DeadLetters:
             BusUnavailable: NATS or JetStream did not answer.
         """
         start = Start(since=wanted.since) if wanted.since else EVERYTHING
-        reader = StreamReader(self._client, STREAM_DEAD, dead_filter(wanted.cluster), start, headers_only=not bodies)
+        reader = self._reader(dead_filter(wanted.cluster), start, headers_only=not bodies)
         async with contextlib.aclosing(reader.past()) as messages:
             async for message in messages:
                 self.looked_at += 1
@@ -70,7 +70,8 @@ class DeadLetters:
 
     async def get(self, sequence: int) -> DeadLetter | None:
         """Return one letter with its body, None if there is none of this sequence; raises as ``find``."""
-        reader = StreamReader(self._client, STREAM_DEAD, dead_filter(), Start(sequence=sequence), batch=1)
+        reader = self._reader(dead_filter(), Start(sequence=sequence))
+        reader.batch = 1
         async with contextlib.aclosing(reader.past()) as messages:
             async for message in messages:
                 return letter_of(message, _epoch(reader)) if message.sequence == sequence else None
@@ -92,17 +93,21 @@ class DeadLetters:
         await self._remove(letter)
         return stored
 
+    def _reader(self, subject: str, start: Start, *, headers_only: bool = False) -> StreamReader:
+        timings = self._timings.read
+        return StreamReader(self._client, STREAM_DEAD, subject, start, headers_only=headers_only, timings=timings)
+
     async def _publish(self, letter: DeadLetter) -> Replayed:
         stream = STREAM_EVENTS if letter.subject.startswith(f"{ROOT_EVENTS}.") else STREAM_LATTICE
         met: Exception | None = None
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_BUDGET_SECONDS):
+            async with asyncio.timeout(self._timings.budget):
                 while True:
                     try:
                         ack = await self._client.jetstream().publish(
                             letter.subject,
                             letter.body,
-                            timeout=_ATTEMPT_SECONDS,
+                            timeout=self._timings.attempt,
                             stream=stream,  # stored anywhere else it would reach nobody
                             headers=replayed_headers(letter),
                         )
@@ -111,13 +116,13 @@ class DeadLetters:
                         raise ReplayRefused(f"letter {letter.sequence} cannot be replayed: {why}") from error
                     except (nats.errors.Error, OSError) as error:
                         met = error
-                        await asyncio.sleep(AGAIN_SECONDS)
+                        await asyncio.sleep(self._timings.again)
                     else:
                         return Replayed(ack.stream, ack.seq, again=bool(ack.duplicate))
         why = describe(met) if met is not None else "no answer in time"
         raise BusUnavailable(
             f"letter {letter.sequence} was not replayed, {letter.subject} could not be stored within "
-            f"{_BUDGET_SECONDS:g} s: {why}"
+            f"{self._timings.budget:g} s: {why}"
         )
 
     async def _remove(self, letter: DeadLetter) -> None:
@@ -132,7 +137,7 @@ class DeadLetters:
                 return  # by another hand, or by age
             raise BusUnavailable(
                 f"letter {letter.sequence} was replayed, but could not be removed: {describe(error)}; replayed again "
-                f"within {DUPLICATE_WINDOW_SECONDS:g} s it is not stored a second time"
+                f"within {DUPLICATE_WINDOW:g} s it is not stored a second time"
             ) from error
 
     async def _gone(self, letter: DeadLetter) -> bool:
@@ -143,11 +148,13 @@ class DeadLetters:
 
 
 @contextlib.asynccontextmanager
-async def dead_letters(url: str, *, credentials: Credentials | None = None) -> AsyncIterator[DeadLetters]:
+async def dead_letters(
+    url: str, *, credentials: Credentials | None = None, timings: ReplayTimings = ReplayTimings()
+) -> AsyncIterator[DeadLetters]:
     """Connect for the time of the block; raises BusUnavailable if there is no NATS at the address."""
     client = await dial(url, "trellis-dead", credentials)
     try:
-        yield DeadLetters(client)
+        yield DeadLetters(client, timings)
     finally:
         await hang_up(client)
 

@@ -7,25 +7,26 @@ three seconds at most, and what it met is said in words.
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
 import nats.errors
 
 from trellis.bus.connection import describe
 from trellis.bus.errors import BusUnavailable
 from trellis.bus.permissions import PEOPLE_INBOX
+from trellis.bus.timings import DialTimings
 from trellis.bus.user_client import UserClient
 from trellis.credentials import Credentials
 from trellis.redaction import redact_url
 
-AGAIN_SECONDS: Final = 1
-"""Between two attempts, once there was a connection."""
 
-_CONNECT_SECONDS: Final = 3
-_GOODBYE_SECONDS: Final = 2.0
-
-
-async def dial(url: str, name: str, credentials: Credentials | None = None, *, inbox: str = PEOPLE_INBOX) -> UserClient:
+async def dial(
+    url: str,
+    name: str,
+    credentials: Credentials | None = None,
+    *,
+    inbox: str = PEOPLE_INBOX,
+    timings: DialTimings = DialTimings(),
+) -> UserClient:
     """Return a client that is connected, and that comes back by itself after an outage.
 
     Args:
@@ -33,6 +34,7 @@ async def dial(url: str, name: str, credentials: Credentials | None = None, *, i
         name: of the connection in NATS' monitoring.
         credentials: who connects; without them it is whoever the URL says.
         inbox: prefix of every inbox, those of people if not said.
+        timings: of the attempts.
 
     Raises:
         BusUnavailable: there is no NATS at any of the addresses.
@@ -47,20 +49,20 @@ async def dial(url: str, name: str, credentials: Credentials | None = None, *, i
         if not connected and len(servers) == 1 and not isinstance(error, ConnectionResetError):
             raise error
 
-    client = UserClient.of(credentials)
+    client = UserClient.of(credentials, timings.client)
     try:
-        async with asyncio.timeout(_CONNECT_SECONDS):
+        async with asyncio.timeout(timings.connect):
             await client.connect(
                 servers=servers,
                 name=name,
                 inbox_prefix=inbox,
                 max_reconnect_attempts=-1,
-                reconnect_time_wait=AGAIN_SECONDS,
+                reconnect_time_wait=timings.again,
                 error_cb=on_error,
             )
     except (nats.errors.Error, OSError, TimeoutError) as error:
         why = describe(failures[-1] if failures else error)
-        await hang_up(client)  # which may meet, and note, what came of it
+        await hang_up(client, timings)  # which may meet, and note, what came of it
         raise BusUnavailable(f"no NATS at {redact_url(url)}: {why}") from error
     except BaseException:
         client.hang_up()
@@ -69,6 +71,6 @@ async def dial(url: str, name: str, credentials: Credentials | None = None, *, i
     return client
 
 
-async def hang_up(client: UserClient) -> None:
-    """Close a client, in whatever state its connection is; waits two seconds at most for the server's goodbye."""
-    await client.say_goodbye(_GOODBYE_SECONDS)
+async def hang_up(client: UserClient, timings: DialTimings = DialTimings()) -> None:
+    """Close a client, in whatever state its connection is; the server's goodbye has its time."""
+    await client.say_goodbye(timings.goodbye)

@@ -22,14 +22,9 @@ from nats.js import JetStreamContext
 
 from trellis.bus.hearing import Hearing
 from trellis.bus.pulling import more
+from trellis.bus.timings import FetchTimings
 from trellis.telemetry import get_logger
 
-_TOO_SOON: Final = 0.25
-"""A fetch that brings nothing lasts until its timeout. One that ends sooner was refused, and is repeated after this."""
-_SETTLES: Final = 0.2
-"""After so long without an answer a request waits for messages that are not there yet."""
-_LAST_SECONDS: Final = 1
-"""How long the end may take: until the server has answered, and until what it sent has been read."""
 _NO_MORE: Final = {"Status": "408"}
 
 _log = get_logger(__name__)
@@ -38,7 +33,13 @@ _log = get_logger(__name__)
 class Fetching:
     """What FastStream's loop calls ``fetch`` and ``unsubscribe`` of."""
 
-    def __init__(self, subscription: JetStreamContext.PullSubscription, hearing: Hearing) -> None:
+    def __init__(
+        self,
+        subscription: JetStreamContext.PullSubscription,
+        hearing: Hearing,
+        timings: FetchTimings = FetchTimings(),
+    ) -> None:
+        self._timings = timings
         self._subscription = subscription
         self._client: Client = subscription._nc  # noqa: SLF001 (no public accessor)
         self._inbox: Subscription = subscription._sub  # noqa: SLF001
@@ -58,8 +59,8 @@ class Fetching:
         self._hearing.went_round()
         if messages:
             self._hearing.heard()
-        elif time.monotonic() - began < _TOO_SOON:
-            await asyncio.sleep(_TOO_SOON)
+        elif time.monotonic() - began < self._timings.too_soon:
+            await asyncio.sleep(self._timings.too_soon)
         return messages
 
     async def unsubscribe(self) -> None:
@@ -81,7 +82,7 @@ class Fetching:
             if self._subscription.delivered != self._delivered:
                 # The server would say that the batch is complete; it was told not to say anything any more.
                 self._inbox._pending_queue.put_nowait(Msg(self._client, headers=_NO_MORE))  # noqa: SLF001
-                await asyncio.wait({task}, timeout=_LAST_SECONDS)
+                await asyncio.wait({task}, timeout=self._timings.last)
             task.cancel()
         self._untaken |= {message.reply: message for message in self._leftovers()}
 
@@ -92,12 +93,12 @@ class Fetching:
         messages count as delivered and come again a minute later. A request that has just been sent, or was answered
         already, is answered to its end within milliseconds; one that has waited for nothing may be ended at any time.
         """
-        task, ends = self._under_way, time.monotonic() + _LAST_SECONDS
+        task, ends = self._under_way, time.monotonic() + self._timings.last
         while task is not None and not task.done() and self._client.is_connected and time.monotonic() < ends:
             if self._subscription.delivered != self._delivered:
                 await asyncio.wait({task}, timeout=ends - time.monotonic())
-            elif (young := self._asked + _SETTLES - time.monotonic()) > 0:
-                await asyncio.wait({task}, timeout=min(young, _SETTLES / 10))
+            elif (young := self._asked + self._timings.settles - time.monotonic()) > 0:
+                await asyncio.wait({task}, timeout=min(young, self._timings.settles / 10))
             else:
                 return
 
@@ -107,7 +108,7 @@ class Fetching:
             return
         with contextlib.suppress(nats.errors.Error, OSError):
             await self._client._send_unsubscribe(self._inbox._id)  # noqa: SLF001 (there is no public way)
-            await self._client.flush(_LAST_SECONDS)
+            await self._client.flush(self._timings.last)
 
     def untaken(self) -> list[Msg]:
         """Return the messages that came and were not handled; to be called once FastStream's loop is stopped."""
@@ -134,7 +135,7 @@ class Fetching:
         found = await self._subscription.fetch(1, timeout)
         if self._ending or not self._client.is_connected:
             return found
-        return found + await more(self._subscription, batch - len(found))
+        return found + await more(self._subscription, batch - len(found), self._timings.more)
 
     def _leftovers(self) -> list[Msg]:
         """Return what came after the fetch that asked for it had ended."""

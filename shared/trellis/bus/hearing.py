@@ -16,7 +16,6 @@ from typing import Final
 from trellis.health import Health
 from trellis.telemetry import Telemetry
 
-DEAF_SECONDS: Final = 60.0
 _REPAIRS: Final = 3
 """How often a consumer is made anew before a restart is asked for."""
 _ROUNDS: Final = 12
@@ -33,7 +32,7 @@ class Listeners:
     telemetry: Telemetry
     health: Health
     answering: Callable[[], float]
-    deaf: float = DEAF_SECONDS
+    deaf: float
     clock: Callable[[], float] = time.monotonic
 
     @property

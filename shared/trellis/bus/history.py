@@ -17,18 +17,18 @@ from nats.js.errors import NotFoundError
 
 from trellis.bus.message import Origin, UnreadableMessage, read
 from trellis.bus.naming import LAST_FACTS, consumer_name
+from trellis.bus.timings import HistoryTimings
 from trellis.events.envelope import FactData
 from trellis.events.subjects import STREAM_EVENTS, fact_filter, spec_of
 
 _BATCH: Final = 500
-_FETCH_SECONDS: Final = 2.0
-# The consumer of a reader that is gone is removed by the server.
-_INACTIVE_SECONDS: Final = 30.0
 
 M = TypeVar("M", bound=FactData)
 
 
-async def last_facts(jetstream: JetStreamContext, origin: Origin, models: Sequence[type[M]]) -> list[M]:
+async def last_facts(
+    jetstream: JetStreamContext, origin: Origin, models: Sequence[type[M]], timings: HistoryTimings
+) -> list[M]:
     """Return the last fact of these models on each subject of a cluster, oldest first.
 
     The consumer has a fixed name, which the service's NATS user is allowed; two readers at once would share what there
@@ -46,7 +46,7 @@ async def last_facts(jetstream: JetStreamContext, origin: Origin, models: Sequen
         filter_subjects=[fact_filter(origin.cluster, model) for model in models],
         deliver_policy=DeliverPolicy.LAST_PER_SUBJECT,
         ack_policy=AckPolicy.NONE,
-        inactive_threshold=_INACTIVE_SECONDS,
+        inactive_threshold=timings.inactive,
         mem_storage=True,
     )
     by_type = {spec_of(model).type: model for model in models}
@@ -56,7 +56,7 @@ async def last_facts(jetstream: JetStreamContext, origin: Origin, models: Sequen
     try:
         left = (await subscription.consumer_info()).num_pending or 0
         while left > 0:
-            for message in await subscription.fetch(min(left, _BATCH), timeout=_FETCH_SECONDS):
+            for message in await subscription.fetch(min(left, _BATCH), timeout=timings.fetch):
                 left = message.metadata.num_pending
                 with contextlib.suppress(UnreadableMessage):
                     facts.append(read(message.data, by_type)[1])

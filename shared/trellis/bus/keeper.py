@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import nats.errors
@@ -19,49 +18,20 @@ from faststream.nats import NatsBroker
 from nats.js import JetStreamContext
 
 from trellis.bus.availability import Availability
-from trellis.bus.claim import CLAIM_SECONDS, Claim
+from trellis.bus.claim import Claim
 from trellis.bus.connection import Connection, client_of, describe
 from trellis.bus.errors import BusError, ClusterTaken, ServerTooNarrow
-from trellis.bus.hearing import DEAF_SECONDS
 from trellis.bus.permissions import ADVISORIES
-from trellis.bus.publisher import BUDGET_SECONDS
 from trellis.bus.streams import LEAST_MESSAGE, Epoch, StreamLimits, ensure_streams
-from trellis.bus.subscriber import ACK_WAIT_SECONDS, STRANGER_SECONDS, Subscription
+from trellis.bus.subscriber import Subscription
+from trellis.bus.timings import BusTimings
 from trellis.bus.user_client import UserClient
 from trellis.events.subjects import STREAM_EVENTS
 from trellis.telemetry import get_logger
 
-_FLUSH_SECONDS: Final = 2
 _TROUBLE: Final = (BusError, nats.errors.Error, OSError, TimeoutError)
 
 _log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Seconds the bus goes by.
-
-    ``check`` is between two looks at streams and consumers, ``again`` is so while the bus cannot be used, ``ack_wait``
-    the time after which a message whose reader is silent comes again, ``publish_budget`` the time after which
-    ``publish`` gives up, ``claim`` how long the cluster's name is kept for it while none of its services is there,
-    ``deaf`` the time without progress after which a consumer asks for a restart; after a third of it the consumer is
-    made anew. ``stranger`` is how long another reader of a consumer of ours is taken for the former or the next leader,
-    ``reconnect`` is between two connections to a server that takes too small messages only.
-    """
-
-    check: float = 5.0
-    again: float = 1.0
-    ack_wait: float = ACK_WAIT_SECONDS
-    publish_budget: float = BUDGET_SECONDS
-    claim: float = CLAIM_SECONDS
-    deaf: float = DEAF_SECONDS
-    stranger: float = STRANGER_SECONDS
-    reconnect: float = 10.0
-
-    @property
-    def keep_alive(self) -> float:
-        """Between two reports that messages are still worked on."""
-        return self.ack_wait / 3
 
 
 def jetstream_of(broker: NatsBroker) -> JetStreamContext:
@@ -76,11 +46,11 @@ def _require_room(broker: NatsBroker) -> None:
         raise ServerTooNarrow(f"NATS takes messages of {room} bytes: raise its max_payload to {LEAST_MESSAGE} at least")
 
 
-async def _see_to_permissions(broker: NatsBroker) -> None:
+async def _see_to_permissions(broker: NatsBroker, within: int) -> None:
     """Send denied subscriptions again; each one that is denied is complained of again, so readiness names it."""
     client = client_of(broker)
     if isinstance(client, UserClient) and client.denied:
-        await client.subscribe_again(_FLUSH_SECONDS)
+        await client.subscribe_again(within)
 
 
 class Keeper:
@@ -93,7 +63,7 @@ class Keeper:
         *,
         claim: Claim,
         limits: Mapping[str, StreamLimits],
-        timing: Timing,
+        timings: BusTimings,
         missed: Callable[[], None],
     ) -> None:
         self.subscriptions: Final[list[Subscription[Any]]] = []
@@ -101,7 +71,7 @@ class Keeper:
         self._availability = availability
         self._claim = claim
         self._limits = limits
-        self._timing = timing
+        self._timings = timings
         self._tell_missed = missed
         self._consuming = False
         self._missed = False
@@ -140,7 +110,7 @@ class Keeper:
     @property
     def _pace(self) -> float:
         usable = self._availability.usable.is_set()
-        return self._timing.check if usable else min(self._timing.again, self._timing.check)
+        return self._timings.check if usable else min(self._timings.again, self._timings.check)
 
     def end(self) -> None:
         """Do not begin another round. A cancellation alone may get lost: wait_for of Python 3.11, which the NATS
@@ -185,7 +155,7 @@ class Keeper:
                 return
             try:
                 _require_room(broker)
-                await _see_to_permissions(broker)
+                await _see_to_permissions(broker, self._timings.subscribe_again)
                 renewed = await self._see_to_streams(broker)
                 await self._see_to_name(broker)
                 renewed |= await self._see_to_subscriptions(broker)
@@ -206,7 +176,7 @@ class Keeper:
     async def _reconnect(self) -> None:
         """Connect again, every so often: a server tells its max_payload to new connections only."""
         if (now := time.monotonic()) >= self._reconnect_at:
-            self._reconnect_at = now + self._timing.reconnect
+            self._reconnect_at = now + self._timings.reconnect
             await self._connection.close()
 
     async def _settle_safely(self) -> None:
@@ -276,7 +246,7 @@ class Keeper:
 
     async def _report_work(self) -> None:
         while not self._ending:
-            await asyncio.sleep(self._timing.keep_alive)
+            await asyncio.sleep(self._timings.keep_alive)
             if self._connection.broker is None:
                 continue
             for subscription in self.subscriptions:

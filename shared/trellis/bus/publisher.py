@@ -23,10 +23,9 @@ from trellis.bus.connection import client_of, describe
 from trellis.bus.dead import header_bytes
 from trellis.bus.errors import BusUnavailable, FactRefused, NotAllowed
 from trellis.bus.streams import LEAST_MESSAGE
+from trellis.bus.timings import BusTimings
 from trellis.bus.user_client import PermissionDenied
 
-BUDGET_SECONDS: Final = 10.0
-_ATTEMPT_SECONDS: Final = 2.5
 _AGAIN: Final = Backoff(first=0.1, cap=1.0)
 # Error codes of JetStream's API: server/errors.json of nats-server. A message over the stream's max_msg_size; what says
 # nothing about the message although it comes as a bad request: an account over its limits, a stream that is sealed.
@@ -41,7 +40,7 @@ class Publisher:
     availability: Availability
     broker: Callable[[], NatsBroker | None]
     suspect: Callable[[], None]
-    budget: float = BUDGET_SECONDS
+    timings: BusTimings
 
     async def send(self, stream: str, subject: str, body: bytes, headers: dict[str, str]) -> int:
         """Store one message and return its sequence; safe to call any number of times at once.
@@ -55,7 +54,7 @@ class Publisher:
         last = self.availability.why
         try:
             # Of an outage that is older the budget is spent: callers have work that does not need the bus.
-            async with asyncio.timeout(max(0.0, self.budget - self.availability.away_seconds)):
+            async with asyncio.timeout(max(0.0, self.timings.publish_budget - self.availability.away_seconds)):
                 for attempt in itertools.count(1):
                     await self.availability.usable.wait()
                     try:
@@ -72,9 +71,9 @@ class Publisher:
         except TimeoutError:
             pass
         reason = last if self.availability.usable.is_set() else self.availability.why
-        if self.availability.answering_seconds >= self.budget:
+        if self.availability.answering_seconds >= self.timings.publish_budget:
             self.availability.unstored(stream, last)
-        raise BusUnavailable(f"{subject} could not be published within {self.budget:g} s: {reason}")
+        raise BusUnavailable(f"{subject} could not be published within {self.timings.publish_budget:g} s: {reason}")
 
     async def _attempt(self, stream: str, subject: str, body: bytes, headers: dict[str, str]) -> int:
         broker = self.broker()
@@ -86,7 +85,7 @@ class Publisher:
             raise FactRefused(f"{subject} has {len(body)} bytes and NATS takes {room} (max_payload of the server)")
         try:
             stored: PubAck = await broker.config.connection_state.stream.publish(
-                subject, body, timeout=_ATTEMPT_SECONDS, headers=dict(headers)
+                subject, body, timeout=self.timings.publish_attempt, headers=dict(headers)
             )
         except PermissionDenied as error:
             self.availability.refused(str(error))

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import Final
 
 import nats.errors
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 
-_MORE_SECONDS: Final = 1.0
-"""How long the server may take to send what it has: it says at once where that ends."""
+from trellis.bus.timings import FetchTimings
 
 
-async def fetch(subscription: JetStreamContext.PullSubscription, batch: int, seconds: float) -> list[Msg]:
+async def fetch(
+    subscription: JetStreamContext.PullSubscription,
+    batch: int,
+    seconds: float,
+    timings: FetchTimings = FetchTimings(),
+) -> list[Msg]:
     """Wait for a message, and return it with what else there is, ``batch`` in all at most.
 
     Raises:
@@ -28,11 +31,13 @@ async def fetch(subscription: JetStreamContext.PullSubscription, batch: int, sec
         nats.errors.Error: the server cannot be asked.
     """
     found: list[Msg] = await subscription.fetch(1, seconds)
-    return found + await more(subscription, batch - len(found))
+    return found + await more(subscription, batch - len(found), timings.more)
 
 
-async def more(subscription: JetStreamContext.PullSubscription, batch: int) -> list[Msg]:
+async def more(subscription: JetStreamContext.PullSubscription, batch: int, within: float) -> list[Msg]:
     """Return what there is without waiting, at most so many; what was read is not lost with an error.
+
+    ``within``: seconds that the server may take to send one message.
 
     What comes too late for this is the first of the next fetch.
     """
@@ -44,7 +49,7 @@ async def more(subscription: JetStreamContext.PullSubscription, batch: int) -> l
         request = json.dumps({"batch": batch, "no_wait": True}).encode()
         await subscription._nc.publish(subscription._nms, request, subscription._deliver)  # noqa: SLF001
         while len(found) < batch:
-            message = await inbox.next_msg(_MORE_SECONDS)
+            message = await inbox.next_msg(within)
             if "Status" in (message.headers or {}):
                 break
             found.append(message)

@@ -27,7 +27,6 @@ Run = Callable[[K, TraceContext | None], Awaitable[float | None]]
 OnFailure = Callable[[K, Exception], None]
 
 _CANCELLATIONS: Final = 2
-_CANCEL_SECONDS: Final = 0.5
 
 _log = get_logger(__name__)
 
@@ -63,10 +62,10 @@ class KeyedQueue(Generic[K]):
     ``run`` gets the key and the latest trace that named it, with those before it ``beside``. It returns None when the
     key is done, or the seconds after which it wants to run again. If it raises, the key is retried for ever with
     backoff; ``on_failure`` is told each time, ``on_success`` of each other run. An add while a key backs off runs it
-    at once: something changed.
+    at once: something changed. ``cancel``: seconds that a run may take to end once it is cancelled, twice over.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (keywords, most of which have defaults)
         self,
         run: Run[K],
         *,
@@ -75,6 +74,7 @@ class KeyedQueue(Generic[K]):
         telemetry: Telemetry,
         backoff: Backoff | None = None,
         timers: Timers | None = None,
+        cancel: float = 0.5,
     ) -> None:
         self.name: Final = name
         self.on_failure: OnFailure[K] | None = None
@@ -84,6 +84,7 @@ class KeyedQueue(Generic[K]):
         self._telemetry = telemetry
         self._backoff = backoff or Backoff()
         self._timers = timers or LoopTimers()
+        self._cancel = cancel
         # When a run said it wants the next one: any run that starts earlier takes its place.
         self._retries = TimerHeap[K](self._timers, self._retry)
         self._later = TimerHeap[K](self._timers, self.add)  # asked for from outside: kept, whatever runs before
@@ -186,7 +187,7 @@ class KeyedQueue(Generic[K]):
             for task in tasks:
                 task.cancel()
             if tasks:
-                await asyncio.wait(tasks, timeout=_CANCEL_SECONDS)
+                await asyncio.wait(tasks, timeout=self._cancel)
         if self._running:
             _log.error("runs do not end when cancelled", queue=self.name, keys=[str(key) for key in self._running])
 

@@ -15,9 +15,6 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Final
-
-_SECONDS: Final = 5.0
 
 
 class Reloader:
@@ -58,8 +55,8 @@ def digest(directory: Path) -> str:
     return found.hexdigest()
 
 
-def main() -> None:
-    """Look every five seconds until SIGTERM; a line is written when something else happens than at the last look."""
+def main(pause: float = 5.0) -> None:
+    """Look every ``pause`` seconds until SIGTERM; write a line when something else happens than at the last look."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     directory, pid_file = (Path(argument) for argument in sys.argv[1:3])
     reloader, said = Reloader(directory, pid_file), ""
@@ -68,7 +65,7 @@ def main() -> None:
         if done and done != said:
             print(done, flush=True)  # noqa: T201 (a log of one line a renewal needs no library)
         said = done
-        time.sleep(_SECONDS)
+        time.sleep(pause)
 
 
 if __name__ == "__main__":

@@ -26,10 +26,10 @@ from nats.js.errors import APIError
 
 from trellis.bus import cancellation
 from trellis.bus.connection import describe
-from trellis.bus.dial import AGAIN_SECONDS
 from trellis.bus.errors import BusUnavailable, StreamError
 from trellis.bus.pulling import fetch
 from trellis.bus.streams import Epoch, epoch_of
+from trellis.bus.timings import ReadTimings
 from trellis.bus.user_client import PermissionDenied
 from trellis.digits import whole
 
@@ -37,10 +37,6 @@ HEADER_SIZE: Final = "Nats-Msg-Size"
 """Length of a body that was left out, in bytes: JetStream's header for consumers of headers only."""
 
 _BATCH: Final = 100
-_FETCH_SECONDS: Final = 1.0
-_INACTIVE_SECONDS: Final = 60.0
-_GOODBYE_SECONDS: Final = 1.0
-_PATIENCE_SECONDS: Final = 10.0
 # The library rounds times of messages to this; asked for from exactly there on, one of them would be missing.
 _TICK: Final = timedelta(microseconds=1)
 # Fetches without an answer though there are messages, after which these are taken for lost. A slow line needs some.
@@ -83,6 +79,7 @@ class StreamReader:
     start: Start
     headers_only: bool = False
     batch: int = _BATCH
+    timings: ReadTimings = field(default_factory=ReadTimings)
     epoch: Epoch | None = field(default=None, init=False)
     _next: int | None = field(default=None, init=False)
     _newest: int = field(default=0, init=False)
@@ -104,10 +101,10 @@ class StreamReader:
                 raise StreamError(f"stream {self.stream} cannot be read: {describe(error)}") from error
             except (nats.errors.Error, OSError):
                 yield None
-                await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(self.timings.again)
 
     async def past(self) -> AsyncGenerator[Stored, None]:
-        """Yield the messages there were when the reading began; outages of up to 10 s are waited out.
+        """Yield the messages there were when the reading began; outages within ``patience`` are waited out.
 
         Raises:
             StreamError: there is no such stream, it may not be read, or it was made anew meanwhile.
@@ -129,10 +126,10 @@ class StreamReader:
                 if isinstance(error, APIError) and error.err_code == _NO_STREAM:
                     raise StreamError(f"there is no stream {self.stream}: a running service makes it") from error
                 failing_since = failing_since or time.monotonic()
-                if time.monotonic() - failing_since > _PATIENCE_SECONDS:
+                if time.monotonic() - failing_since > self.timings.patience:
                     met = self.client.last_error or error
                     raise BusUnavailable(f"stream {self.stream} cannot be read: {describe(met)}") from error
-                await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(self.timings.again)
 
     async def _messages(self, *, follow: bool) -> AsyncGenerator[Stored | None, None]:
         jetstream = self.client.jetstream()
@@ -146,7 +143,7 @@ class StreamReader:
                 if not left:
                     yield None
                 try:
-                    fetched = await fetch(subscription, self.batch, _FETCH_SECONDS)
+                    fetched = await fetch(subscription, self.batch, self.timings.fetch)
                 except nats.errors.TimeoutError:
                     # Raises if the server was restarted, or the stream made anew.
                     left = _left(await subscription.consumer_info(), received)
@@ -170,7 +167,7 @@ class StreamReader:
     async def _end(self, subscription: JetStreamContext.PullSubscription, consumer: str) -> None:
         """Take the consumer away: an account may have so many, and one that is left would stay for a minute."""
         with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
-            async with asyncio.timeout(_GOODBYE_SECONDS):
+            async with asyncio.timeout(self.timings.goodbye):
                 await subscription.unsubscribe()
                 if self.client.is_connected:
                     await self.client.jetstream().delete_consumer(self.stream, consumer)
@@ -227,7 +224,7 @@ class StreamReader:
             filter_subject=self.subject,
             ack_policy=AckPolicy.NONE,
             mem_storage=True,
-            inactive_threshold=_INACTIVE_SECONDS,
+            inactive_threshold=self.timings.inactive,
             headers_only=self.headers_only or None,
         )
 

@@ -24,7 +24,8 @@ from trellis.bus.errors import BusUnavailable, StreamError
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, STREAM_SUBJECTS
 from trellis.telemetry import get_logger
 
-DUPLICATE_WINDOW_SECONDS: Final = 120.0
+DUPLICATE_WINDOW: Final = 120.0
+"""Seconds in which a stream stores a message id once."""
 LEAST_MESSAGE: Final = 64 * 1024
 """Bytes that a message of an event or a dead letter may need; NATS takes 1 MiB unless it is set."""
 _DAY: Final = 86_400.0
@@ -161,7 +162,7 @@ def _new_stream(name: str, subject: str, limits: StreamLimits) -> StreamConfig:
         discard=DiscardPolicy.OLD,
         max_age=limits.max_age,
         max_bytes=limits.max_bytes,
-        duplicate_window=DUPLICATE_WINDOW_SECONDS,
+        duplicate_window=DUPLICATE_WINDOW,
         allow_direct=True,
         num_replicas=limits.replicas,
         first_seq=None if name in _COUNT_FROM_ONE else time.time_ns() // 1000,

@@ -35,12 +35,11 @@ from trellis.bus.message import NewerVersion, Origin, Reason, UnreadableMessage,
 from trellis.bus.other_reader import OtherReader
 from trellis.bus.specification import payload_of
 from trellis.bus.streams import Epoch
+from trellis.bus.timings import BusTimings
 from trellis.events.envelope import FactData, RawCloudEvent
 from trellis.events.subjects import STREAM_EVENTS, fact_filter, spec_of
 from trellis.telemetry import Telemetry, TraceContext, context_from, current_trace, get_logger
 
-ACK_WAIT_SECONDS: Final = 60.0
-STRANGER_SECONDS: Final = 30.0
 # A batch is handed over as soon as the server has no more, so a lone message does not wait for others.
 _BATCH: Final = 100
 
@@ -72,8 +71,7 @@ class Reader:
     bury: Callable[[Letter], Awaitable[None]]
     room: Callable[[], int]
     listeners: Listeners
-    ack_wait: float = ACK_WAIT_SECONDS
-    stranger: float = STRANGER_SECONDS
+    timings: BusTimings
 
 
 class Subscription(Generic[M]):
@@ -94,10 +92,11 @@ class Subscription(Generic[M]):
             reader.origin.cluster,
             name,
             [fact_filter(reader.origin.cluster, model) for model in models],
-            reader.ack_wait,
+            reader.timings.ack_wait,
+            reader.timings.sign_off,
             secrets.token_hex(8),
         )
-        self._other = OtherReader(self._consumer.reader, reader.stranger)
+        self._other = OtherReader(self._consumer.reader, reader.timings.stranger)
         self._holding = Holding()
         self._signed_on = False
         self.paused = False
@@ -139,7 +138,9 @@ class Subscription(Generic[M]):
         subscriber = self.register(broker, epoch, inbox_prefix=prefix)
         self._epoch = epoch
         await subscriber.start()
-        fetching = Fetching(cast("JetStreamContext.PullSubscription", subscriber.subscription), self.hearing)
+        fetching = Fetching(
+            cast("JetStreamContext.PullSubscription", subscriber.subscription), self.hearing, self._reader.timings.fetch
+        )
         subscriber.subscription = cast("Any", fetching)  # its loop has not begun: nothing was awaited since
         self._fetching, self._subscriber = fetching, subscriber
         self.hearing.made()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Final
 
 import nats.errors
 from nats.aio.client import Client
@@ -16,11 +15,10 @@ from nats.js.errors import NotFoundError
 from trellis.bus.connection import describe
 from trellis.bus.dial import dial, hang_up
 from trellis.bus.errors import BusUnavailable
+from trellis.bus.timings import DialTimings
 from trellis.credentials import Credentials
 from trellis.events.subjects import STREAM_SUBJECTS
 from trellis.redaction import redact_url
-
-_SECONDS: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +34,24 @@ class StreamCount:
     first: int | None = None
 
 
-async def survey(url: str, credentials: Credentials | None = None) -> list[StreamCount]:
-    """Return what each stream holds now, in the order of the subject table; takes 6 s at most.
+async def survey(
+    url: str, credentials: Credentials | None = None, timings: DialTimings = DialTimings()
+) -> list[StreamCount]:
+    """Return what each stream holds now, in the order of the subject table.
+
+    It takes ``connect`` and ``answer`` seconds at most.
 
     Raises:
         BusUnavailable: NATS or its JetStream did not answer.
     """
-    client = await dial(url, "trellis-status", credentials)
+    client = await dial(url, "trellis-status", credentials, timings=timings)
     try:
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(timings.answer):
             return [await _count(client, name) for name in STREAM_SUBJECTS]
     except (nats.errors.Error, OSError, TimeoutError) as error:
         raise BusUnavailable(f"no NATS with JetStream at {redact_url(url)}: {describe(error)}") from error
     finally:
-        await hang_up(client)
+        await hang_up(client, timings)
 
 
 async def _count(client: Client, name: str) -> StreamCount:

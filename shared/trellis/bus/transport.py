@@ -19,15 +19,16 @@ from urllib.parse import ParseResult
 
 from nats.aio.transport import TcpTransport
 
-_GOODBYE_SECONDS: Final = 2.0
 _FIRST_WORDS: Final = b"CONNECT "
 
 
 class PromptTransport(TcpTransport):
     """Made anew for each attempt to connect."""
 
-    def __init__(self) -> None:
+    def __init__(self, goodbye: float) -> None:
+        """``goodbye``: seconds that the end may take after ``close``."""
         super().__init__()  # type: ignore[no-untyped-call] # the library lacks the annotation
+        self._goodbye = goodbye
         self._gone = False
         self._shaking_hands = False
         self._held = b""
@@ -82,7 +83,7 @@ class PromptTransport(TcpTransport):
         """Wait for the end after ``close``; the reason of an end is told by what read or wrote."""
         if not self._gone:
             with contextlib.suppress(OSError, TimeoutError):
-                async with asyncio.timeout(_GOODBYE_SECONDS):
+                async with asyncio.timeout(self._goodbye):
                     await super().wait_closed()  # type: ignore[no-untyped-call] # as above
         self.abort()
 

@@ -23,12 +23,12 @@ from nats.aio.msg import Msg
 
 from trellis.bus import cancellation
 from trellis.bus.client import SturdyClient
+from trellis.bus.timings import ClientTimings
 from trellis.bus.transport import PromptTransport
 from trellis.credentials import Credentials, CredentialsError, IdentitySource, Kind
 
 _VIOLATION: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 _READING: Final = re.compile(r"\$JS\.([^.]+\.)?API\.(STREAM\.INFO|STREAM\.MSG\.GET|CONSUMER\.INFO|DIRECT\.GET)\.")
-_ASK_AGAIN_SECONDS: Final = 1.0
 _BY_WEBSOCKET: Final = ("ws", "wss")
 _ADVICE: Final = "give it the permission, or this service the file of the right user"
 
@@ -46,8 +46,14 @@ class UserClient(SturdyClient):
     ``trust`` makes what each connection verifies the server with; with it a server without TLS is refused.
     """
 
-    def __init__(self, credentials: IdentitySource | None, trust: Callable[[], ssl.SSLContext] | None = None) -> None:
+    def __init__(
+        self,
+        credentials: IdentitySource | None,
+        trust: Callable[[], ssl.SSLContext] | None = None,
+        timings: ClientTimings = ClientTimings(),
+    ) -> None:
         super().__init__()
+        self._timings = timings
         self._credentials = credentials
         self._trust = trust
         self._asking: dict[str, set[asyncio.Timeout]] = {}
@@ -56,13 +62,14 @@ class UserClient(SturdyClient):
         self._left = False
 
     @classmethod
-    def of(cls, credentials: Credentials | None) -> UserClient:
+    def of(cls, credentials: Credentials | None, timings: ClientTimings = ClientTimings()) -> UserClient:
         """Return the client of whoever a service's or a person's settings say."""
         if credentials is None:
-            return cls(None)
+            return cls(None, timings=timings)
         return cls(
             None if credentials.kind is Kind.ADDRESS else credentials,
             None if credentials.ca_file is None else credentials.trust,
+            timings,
         )
 
     @property
@@ -84,7 +91,7 @@ class UserClient(SturdyClient):
         old_style: bool = False,
         headers: dict[str, Any] | None = None,
     ) -> Msg:
-        """Ask, as the library does; anew each second what only reads a stream.
+        """Ask, as the library does; anew each ``ask_again`` seconds what only reads a stream.
 
         Raises:
             PermissionDenied: the user may not publish this, or not hear the answer.
@@ -98,7 +105,9 @@ class UserClient(SturdyClient):
         try:
             while (left := ends - time.monotonic()) > 0 or not asked:
                 asked.add(asyncio.create_task(self._ask(subject, payload, left, old_style, headers)))
-                done, _ = await asyncio.wait(asked, timeout=_ASK_AGAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(
+                    asked, timeout=self._timings.ask_again, return_when=asyncio.FIRST_COMPLETED
+                )
                 if done:
                     return done.pop().result()
             return await asked.pop()
@@ -176,7 +185,7 @@ class UserClient(SturdyClient):
         if self._left:
             raise asyncio.CancelledError
         s.last_attempt = time.monotonic()
-        transport = PromptTransport()
+        transport = PromptTransport(self._timings.goodbye)
         await transport.connect(s.uri, DEFAULT_BUFFER_SIZE, self.options["connect_timeout"])
         self._transport = transport
 

@@ -17,7 +17,7 @@ from nats.js.errors import NotFoundError
 
 from support.buses import Buses, Listener, eventually, eventually_async, opted_out
 from trellis.bus.availability import HEALTH, SHARED
-from trellis.bus.bus import Bus, BusUnavailable, Timing
+from trellis.bus.bus import Bus, BusTimings, BusUnavailable
 from trellis.bus.claim import Claim
 from trellis.bus.naming import CLAIM_STREAM, claim_subject
 from trellis.events.node import NodeOptedOut
@@ -26,8 +26,8 @@ from trellis.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.nats
 
-BRIEF = Timing(check=0.2, ack_wait=1.0, publish_budget=1.0, claim=2.0)
-LASTING = Timing(check=0.2, ack_wait=1.0, publish_budget=1.0)
+BRIEF = BusTimings(check=0.2, ack_wait=1.0, publish_budget=1.0, claim=2.0)
+LASTING = BusTimings(check=0.2, ack_wait=1.0, publish_budget=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +68,11 @@ async def entry(jetstream: JetStreamContext, cluster: str) -> tuple[str, int]:
     return orjson.loads(message.data or b"{}")["uid"], message.seq
 
 
-async def refused(buses: Buses, *, timing: Timing = LASTING, listener: Any = None) -> tuple[Bus, asyncio.Task[None]]:
+async def refused(
+    buses: Buses, *, timings: BusTimings = LASTING, listener: Any = None
+) -> tuple[Bus, asyncio.Task[None]]:
     """A bus of a second cluster, once it was refused."""
-    bus = buses.new(cluster_uid="uid-second", timing=timing)
+    bus = buses.new(cluster_uid="uid-second", timings=timings)
     if listener is not None:
         bus.subscribe("nodes", [NodeOptedOut], listener)
     connecting = asyncio.create_task(bus.connect())
@@ -84,7 +86,7 @@ async def test_the_second_cluster_is_kept_out_says_why_and_leaves_the_first_alon
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
     heard, overheard = Listener(), Listener()
-    first = await buses.consuming(heard, cluster_uid="uid-first", timing=LASTING)
+    first = await buses.consuming(heard, cluster_uid="uid-first", timings=LASTING)
     with structlog.testing.capture_logs() as logs:
         second, connecting = await refused(buses, listener=overheard)
         reason = why(buses, 1)
@@ -108,8 +110,8 @@ async def test_the_name_is_kept_for_as_long_as_its_cluster_is_there_and_free_som
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
     heard, lists = Listener(), list[int]()
-    first = await buses.consuming(Listener(), cluster_uid="uid-first", timing=BRIEF)
-    second, connecting = await refused(buses, timing=BRIEF, listener=heard)
+    first = await buses.consuming(Listener(), cluster_uid="uid-first", timings=BRIEF)
+    second, connecting = await refused(buses, timings=BRIEF, listener=heard)
     second.on_new_stream.append(lambda: lists.append(1))
     _, began = await entry(jetstream, buses.cluster)
 
@@ -131,11 +133,11 @@ async def test_the_name_is_kept_for_as_long_as_its_cluster_is_there_and_free_som
 @pytest.mark.usefixtures("jetstream")
 async def test_services_and_replicas_of_one_cluster_hold_the_name_together(buses: Buses) -> None:
     listener = Listener()
-    leader = await buses.consuming(listener, timing=LASTING)
-    other = buses.new("node_watcher", timing=LASTING)
+    leader = await buses.consuming(listener, timings=LASTING)
+    other = buses.new("node_watcher", timings=LASTING)
     await other.connect()
     await leader.close()
-    follower = await buses.consuming(listener, timing=LASTING)
+    follower = await buses.consuming(listener, timings=LASTING)
     await other.publish(opted_out("a"), dedup=f"{buses.cluster}/a")
     await eventually(lambda: listener.names == ["a"])
     await follower.close()
@@ -143,7 +145,7 @@ async def test_services_and_replicas_of_one_cluster_hold_the_name_together(buses
 
 @pytest.mark.usefixtures("jetstream")
 async def test_many_services_of_one_cluster_that_begin_at_once_all_hold_the_name(buses: Buses) -> None:
-    made = [buses.new(cluster_uid="uid-first", timing=LASTING) for _ in range(16)]
+    made = [buses.new(cluster_uid="uid-first", timings=LASTING) for _ in range(16)]
     with structlog.testing.capture_logs() as logs:
         await asyncio.gather(*(bus.connect() for bus in made))
     assert [line for line in logs if line["log_level"] == "warning"] == []
@@ -151,7 +153,7 @@ async def test_many_services_of_one_cluster_that_begin_at_once_all_hold_the_name
 
 @pytest.mark.usefixtures("jetstream")
 async def test_of_many_clusters_at_once_one_gets_the_name(buses: Buses) -> None:
-    made = [buses.new(cluster_uid=f"uid-{number}", timing=LASTING) for number in range(8)]
+    made = [buses.new(cluster_uid=f"uid-{number}", timings=LASTING) for number in range(8)]
     connecting = [asyncio.create_task(bus.connect()) for bus in made]
     await eventually(lambda: sum("TRELLIS_CLUSTER" in why(buses, number) for number in range(8)) == 7)
     assert [task.done() for task in connecting].count(True) == 1, "none of the others was let in, not even for a moment"
@@ -161,7 +163,7 @@ async def test_of_many_clusters_at_once_one_gets_the_name(buses: Buses) -> None:
 
 async def test_a_wiped_bus_is_claimed_again(buses: Buses, server: NatsServer, jetstream: JetStreamContext) -> None:
     lists = list[int]()
-    bus = await buses.consuming(Listener(), cluster_uid="uid-first", timing=LASTING)
+    bus = await buses.consuming(Listener(), cluster_uid="uid-first", timings=LASTING)
     bus.on_new_stream.append(lambda: lists.append(1))
     server.kill()
     shutil.rmtree(server._directory / "store")
@@ -173,7 +175,7 @@ async def test_a_wiped_bus_is_claimed_again(buses: Buses, server: NatsServer, je
 async def test_a_bucket_that_was_deleted_is_made_again_while_the_bus_is_used(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
-    bus = await buses.consuming(Listener(), cluster_uid="uid-first", timing=LASTING)
+    bus = await buses.consuming(Listener(), cluster_uid="uid-first", timings=LASTING)
     await jetstream.delete_stream(CLAIM_STREAM)
 
     async def claimed() -> bool:
@@ -199,7 +201,7 @@ async def test_an_outage_while_the_name_is_claimed_is_waited_out(
         await hold(claim, stream)
 
     monkeypatch.setattr(Claim, "hold", freeze_once)
-    bus = buses.new(timing=LASTING)
+    bus = buses.new(timings=LASTING)
     connecting = asyncio.create_task(bus.connect())
     await eventually(lambda: tried and "not connected yet" not in why(buses, 0), seconds=60)
     assert not bus.connected.is_set()
@@ -213,7 +215,7 @@ async def test_whoever_loses_the_name_stops_and_comes_back_with_everything_liste
 ) -> None:
     """As after a cut longer than the claim lasts, when another cluster took the name meanwhile."""
     listener, lists = Listener(acknowledge=False), list[int]()
-    bus = await buses.consuming(listener, cluster_uid="uid-first", timing=LASTING)
+    bus = await buses.consuming(listener, cluster_uid="uid-first", timings=LASTING)
     bus.on_new_stream.append(lambda: lists.append(1))
     await bus.publish(opted_out("in work"), dedup=f"{buses.cluster}/1")
     await eventually(lambda: listener.names == ["in work"])
@@ -233,8 +235,8 @@ async def test_whoever_loses_the_name_stops_and_comes_back_with_everything_liste
 async def test_who_cannot_use_the_bus_looks_again_soon_however_seldom_it_looks_otherwise(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
-    first = await buses.consuming(Listener(), cluster_uid="uid-first", timing=LASTING)
-    _, connecting = await refused(buses, timing=Timing(check=3600, again=0.1))
+    first = await buses.consuming(Listener(), cluster_uid="uid-first", timings=LASTING)
+    _, connecting = await refused(buses, timings=BusTimings(check=3600, again=0.1))
     await first.close()
     await jetstream.purge_stream(CLAIM_STREAM, subject=claim_subject(buses.cluster))
     async with asyncio.timeout(20):
@@ -244,9 +246,9 @@ async def test_who_cannot_use_the_bus_looks_again_soon_however_seldom_it_looks_o
 @pytest.mark.usefixtures("jetstream")
 async def test_two_clusters_from_one_etcd_report_each_other_until_one_is_renamed(buses: Buses) -> None:
     """Name and uid of kube-system are equal, so the claim lets both in."""
-    timing = Timing(check=0.2, ack_wait=1.0, publish_budget=1.0, stranger=1.0)
-    first = await buses.consuming(Listener(), cluster_uid="uid-first", timing=timing)
-    second = await buses.consuming(Listener(), cluster_uid="uid-first", timing=timing)
+    timings = BusTimings(check=0.2, ack_wait=1.0, publish_budget=1.0, stranger=1.0)
+    first = await buses.consuming(Listener(), cluster_uid="uid-first", timings=timings)
+    second = await buses.consuming(Listener(), cluster_uid="uid-first", timings=timings)
     await eventually(
         lambda: all(SHARED in why(buses, each) and "TRELLIS_CLUSTER" in why(buses, each) for each in (0, 1))
     )
@@ -257,11 +259,11 @@ async def test_two_clusters_from_one_etcd_report_each_other_until_one_is_renamed
 
 @pytest.mark.usefixtures("jetstream")
 async def test_a_change_of_leader_reports_no_other_cluster(buses: Buses) -> None:
-    timing = Timing(check=0.2, ack_wait=1.0, publish_budget=1.0, stranger=1.0)
-    former = await buses.consuming(Listener(), cluster_uid="uid-first", timing=timing)
+    timings = BusTimings(check=0.2, ack_wait=1.0, publish_budget=1.0, stranger=1.0)
+    former = await buses.consuming(Listener(), cluster_uid="uid-first", timings=timings)
     await former.close()
     with structlog.testing.capture_logs() as logs:
-        leader = await buses.consuming(Listener(), cluster_uid="uid-first", timing=timing)
+        leader = await buses.consuming(Listener(), cluster_uid="uid-first", timings=timings)
         looks: list[int] = []
         look = leader._keeper.settle
 

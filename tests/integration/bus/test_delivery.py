@@ -14,7 +14,7 @@ from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, ConsumerInfo, DeliverPolicy
 
 from support.buses import Buses, Listener, eventually, eventually_async, opted_out
-from trellis.bus.bus import FactRefused, Received, Timing
+from trellis.bus.bus import BusTimings, FactRefused, Received
 from trellis.events.node import NodeOptedIn, NodeOptedOut
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, fact_subject
 from trellis.telemetry import context_from
@@ -141,7 +141,7 @@ async def test_facts_of_other_models_and_clusters_are_not_heard(buses: Buses, na
 
 async def test_what_is_acknowledged_late_by_another_task_is_done(buses: Buses, jetstream: JetStreamContext) -> None:
     listener = Listener(acknowledge=False)
-    bus = await buses.consuming(listener, timing=Timing())
+    bus = await buses.consuming(listener, timings=BusTimings())
     await bus.publish(opted_out("late"), dedup=f"{buses.cluster}/1")
     await eventually(lambda: listener.received)
     assert (await consumer_of(jetstream, buses.cluster)).num_ack_pending == 1
@@ -174,7 +174,7 @@ async def test_a_fact_without_a_result_after_five_deliveries_is_a_dead_letter(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
     numbers: list[int] = []
-    bus = buses.new(timing=Timing(check=0.5, ack_wait=0.2))
+    bus = buses.new(timings=BusTimings(check=0.5, ack_wait=0.2))
     bus.subscribe("nodes", [NodeOptedOut], lambda received: numbers.append(received.deliveries))
     await bus.connect()
     await bus.start()

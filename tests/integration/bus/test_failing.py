@@ -12,7 +12,7 @@ from nats.js import JetStreamContext
 
 from support.buses import Buses, eventually, eventually_async, opted_out
 from trellis.bus.backoff import Backoff
-from trellis.bus.bus import Received, Timing
+from trellis.bus.bus import BusTimings, Received
 from trellis.bus.queue import KeyedQueue
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, fact_subject
@@ -56,7 +56,7 @@ async def test_three_thousand_failing_keys_and_a_poison_message_do_not_delay_a_h
 ) -> None:
     monkeypatch.setattr("trellis.bus.queue._log", Silent())
     service = Service()
-    bus = buses.new(timing=Timing(check=0.5, ack_wait=ACK_WAIT))
+    bus = buses.new(timings=BusTimings(check=0.5, ack_wait=ACK_WAIT))
     bus.subscribe("nodes", [NodeOptedOut], service.hear)
     await bus.connect()
     await bus.start()

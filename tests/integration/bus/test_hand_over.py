@@ -12,7 +12,7 @@ from nats.js import JetStreamContext
 from nats.js.api import ConsumerInfo
 
 from support.buses import Buses, Listener, eventually, eventually_async, opted_out
-from trellis.bus.bus import Bus, Timing
+from trellis.bus.bus import Bus, BusTimings
 from trellis.bus.queue import KeyedQueue
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS
@@ -21,7 +21,7 @@ from trellis.telemetry import Metrics, TraceContext, setup
 
 pytestmark = [pytest.mark.nats]
 
-PATIENT = Timing(check=0.5)
+PATIENT = BusTimings(check=0.5)
 """Messages of a silent reader come again after 60 s: later than any test waits."""
 
 
@@ -56,7 +56,7 @@ async def crash(bus: Bus) -> None:
 
 async def test_what_is_held_goes_to_the_next_reader_at_once(buses: Buses, jetstream: JetStreamContext) -> None:
     first, second = Listener(acknowledge=False), Listener()
-    leader = await buses.consuming(first, timing=PATIENT)
+    leader = await buses.consuming(first, timings=PATIENT)
     names = [f"n{number}" for number in range(500)]
     await say(leader, buses.cluster, names)
     await eventually(lambda: len(first.names) == len(names))
@@ -66,7 +66,7 @@ async def test_what_is_held_goes_to_the_next_reader_at_once(buses: Buses, jetstr
     began = time.monotonic()
     await leader.stop()
     assert time.monotonic() - began < 10
-    await buses.consuming(second, timing=PATIENT)
+    await buses.consuming(second, timings=PATIENT)
     await eventually(lambda: len(second.names) == 400)
     assert set(second.names) == set(names) - done
     await eventually_async(lambda: all_done(jetstream, buses.cluster))
@@ -76,14 +76,14 @@ async def test_what_ends_well_after_it_was_given_back_does_not_come_again(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
     first, second = Listener(acknowledge=False), Listener()
-    leader = await buses.consuming(first, timing=PATIENT)
+    leader = await buses.consuming(first, timings=PATIENT)
     await say(leader, buses.cluster, ["drained", "left"])
     await eventually(lambda: len(first.names) == 2)
     await leader.stop()
     (drained,) = [received for received in first.received if received.fact.name == "drained"]
     await drained.ack()
     await leader.close()
-    await buses.consuming(second, timing=PATIENT)
+    await buses.consuming(second, timings=PATIENT)
     await eventually(lambda: second.names)
     await eventually_async(lambda: all_done(jetstream, buses.cluster))
     assert second.names == ["left"]
@@ -100,7 +100,7 @@ async def test_readers_that_follow_each_other_in_mid_flow_leave_nothing_waiting(
     for _ in range(8):
         given_back = (await consumer(jetstream, buses.cluster)).num_ack_pending if saying else 0
         listener = Listener(acknowledge=False)
-        reader = await buses.consuming(listener, timing=PATIENT)
+        reader = await buses.consuming(listener, timings=PATIENT)
         saying = saying or asyncio.create_task(say(writer, buses.cluster, names))
         enough = given_back + random.randint(5, 60)
         await eventually(lambda: len(listener.names) >= enough)  # noqa: B023 (waited for in this round)
@@ -108,7 +108,7 @@ async def test_readers_that_follow_each_other_in_mid_flow_leave_nothing_waiting(
     assert saying is not None
     await saying
     last = Listener()
-    await buses.consuming(last, timing=PATIENT)
+    await buses.consuming(last, timings=PATIENT)
     await eventually_async(lambda: all_done(jetstream, buses.cluster))
     assert set(last.names) == set(names)
     assert max(received.deliveries for received in last.received) > 5, "else this proves less"
@@ -127,7 +127,7 @@ async def test_a_queue_that_stops_in_mid_work_hands_over_what_is_not_done(
             mine.append(key)
 
         queue = KeyedQueue(run, workers=4, name="nodes", telemetry=setup("provisioner", metrics=Metrics()))
-        bus = buses.new(timing=PATIENT)
+        bus = buses.new(timings=PATIENT)
         bus.subscribe("nodes", [NodeOptedOut], lambda got, queue=queue: queue.add(got.fact.name, got.ack, got.trace))
         await bus.connect()
         await bus.start()
@@ -148,10 +148,10 @@ async def test_a_queue_that_stops_in_mid_work_hands_over_what_is_not_done(
 async def test_a_message_that_five_readers_crashed_on_is_a_dead_letter_and_its_neighbours_are_not(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
-    quick = Timing(check=0.5, ack_wait=0.3)
+    quick = BusTimings(check=0.5, ack_wait=0.3)
     for reader in range(1, 6):
         listener = Listener(acknowledge=False)
-        bus = await buses.consuming(listener, timing=quick)
+        bus = await buses.consuming(listener, timings=quick)
         if reader == 1:
             await bus.publish(opted_out("deadly"), dedup=f"{buses.cluster}/deadly")
         if reader == 5:
@@ -159,7 +159,7 @@ async def test_a_message_that_five_readers_crashed_on_is_a_dead_letter_and_its_n
         await eventually(lambda: "deadly" in listener.names)  # noqa: B023 (waited for in this round)
         await crash(bus)
     last = Listener()
-    bus = await buses.consuming(last, timing=quick)
+    bus = await buses.consuming(last, timings=quick)
     await eventually_async(lambda: dead_letters(jetstream, buses.cluster))
     await eventually(lambda: "bystander" in last.names)
     await eventually_async(lambda: all_done(jetstream, buses.cluster))
@@ -174,7 +174,7 @@ async def test_deliveries_that_no_reader_saw_are_nobodys_failure(
 ) -> None:
     """As a network does that drops connections in mid-fetch: the server counts, and nobody was there."""
     silent, listener = Listener(acknowledge=False), Listener()
-    bus = await buses.consuming(silent, timing=PATIENT)
+    bus = await buses.consuming(silent, timings=PATIENT)
     await bus.stop()
     await bus.publish(opted_out("unlucky"), dedup=f"{buses.cluster}/1")
     lost = await nats.connect(nats_server.url)
@@ -183,7 +183,7 @@ async def test_deliveries_that_no_reader_saw_are_nobodys_failure(
         (message,) = await pull.fetch(1, timeout=10)
         await message.nak()
     await lost.close()
-    await buses.consuming(listener, timing=PATIENT)
+    await buses.consuming(listener, timings=PATIENT)
     await eventually(lambda: listener.names == ["unlucky"])
     assert listener.received[0].deliveries == 10
     assert await dead_letters(jetstream, buses.cluster) == 0
@@ -194,7 +194,7 @@ async def test_what_is_held_over_many_deliveries_is_not_given_up(
 ) -> None:
     """Reports that the work goes on do not get through, so the server delivers again and again."""
     listener = Listener(acknowledge=False)
-    bus = await buses.consuming(listener, timing=Timing(check=0.5, ack_wait=0.2))
+    bus = await buses.consuming(listener, timings=BusTimings(check=0.5, ack_wait=0.2))
     (subscription,) = bus._keeper.subscriptions
     monkeypatch.setattr(type(subscription), "keep_alive", lambda _: asyncio.sleep(0))
     subscription._holding.crashes = 9
@@ -207,7 +207,7 @@ async def test_what_is_held_over_many_deliveries_is_not_given_up(
 
 async def test_stopping_while_the_server_is_frozen_does_not_hang(buses: Buses, nats_server: NatsServer) -> None:
     listener = Listener(acknowledge=False)
-    bus = await buses.consuming(listener, timing=PATIENT)
+    bus = await buses.consuming(listener, timings=PATIENT)
     await say(bus, buses.cluster, ["a", "b"])
     await eventually(lambda: len(listener.names) == 2)
     nats_server.pause()

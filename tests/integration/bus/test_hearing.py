@@ -15,14 +15,17 @@ from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 
 from support.buses import Buses, Listener, eventually, eventually_async, opted_out
-from trellis.bus.bus import Bus, Timing
+from trellis.bus.bus import Bus, BusTimings
+from trellis.bus.timings import ConnectionTimings
 from trellis.events.subjects import STREAM_EVENTS
 from trellis.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
 
-DEAF = 6.0
-TIMING = Timing(check=0.2, ack_wait=30.0, deaf=DEAF)
+DEAF = 3.0
+TIMING = BusTimings(
+    check=0.1, again=0.1, ack_wait=30.0, deaf=DEAF, connection=ConnectionTimings(ping=1, attempt_most=0.5)
+)
 ANEW = "a subscription is deaf, making it anew"
 LABELS = {"service": "provisioner", "subscription": "nodes"}
 
@@ -44,7 +47,7 @@ async def swallow(*_: object) -> list[Msg]:
 
 async def test_a_loop_that_ended_is_begun_anew_and_what_was_said_meanwhile_is_heard(buses: Buses) -> None:
     listener, lists = Listener(), list[bool]()
-    bus = await buses.consuming(listener, timing=TIMING)
+    bus = await buses.consuming(listener, timings=TIMING)
     bus.on_new_stream.append(lambda: lists.append(True))
     (subscription,) = bus._keeper.subscriptions
     subscriber = subscription._subscriber
@@ -64,8 +67,8 @@ async def test_deafness_that_mending_does_not_help_asks_for_a_restart_and_silenc
     buses: Buses, jetstream: JetStreamContext, monkeypatch: pytest.MonkeyPatch, deaf: object
 ) -> None:
     listener, quiet = Listener(), Listener()
-    bus = await buses.consuming(listener, timing=TIMING)
-    await buses.consuming(quiet, service="service_reflector", timing=TIMING)
+    bus = await buses.consuming(listener, timings=TIMING)
+    await buses.consuming(quiet, service="service_reflector", timings=TIMING)
     deafened, bystander = buses.healths
     deafen(bus, monkeypatch, deaf)
 
@@ -109,7 +112,7 @@ async def test_in_an_outage_a_consumer_is_not_ready_alive_and_hears_again_when_i
     buses: Buses, nats_server: NatsServer, way: str
 ) -> None:
     listener = Listener()
-    bus = await buses.consuming(listener, timing=TIMING)
+    bus = await buses.consuming(listener, timings=TIMING)
     (health,) = buses.healths
     (nats_server.pause if way == "pause" else nats_server.stop)()
     await eventually(lambda: not health.readiness().ok)
@@ -130,7 +133,7 @@ async def test_in_an_outage_a_consumer_is_not_ready_alive_and_hears_again_when_i
 async def test_a_bus_whose_closing_is_given_up_asks_for_no_restart(
     buses: Buses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bus = await buses.consuming(Listener(), timing=TIMING)
+    bus = await buses.consuming(Listener(), timings=TIMING)
     (subscription,), (health,) = bus._keeper.subscriptions, buses.healths
     hangs, over = asyncio.Event(), asyncio.Event()
 
@@ -154,7 +157,7 @@ async def test_a_consumer_that_a_user_pauses_is_named_asks_for_no_restart_and_go
     buses: Buses, client: Client, jetstream: JetStreamContext
 ) -> None:
     listener, deaf = Listener(), 2.0
-    bus = await buses.consuming(listener, timing=Timing(check=0.2, ack_wait=1.0, publish_budget=10.0, deaf=deaf))
+    bus = await buses.consuming(listener, timings=BusTimings(check=0.2, ack_wait=1.0, publish_budget=10.0, deaf=deaf))
     [name] = [one.name for one in await jetstream.consumers_info(STREAM_EVENTS) if buses.cluster in one.name]
     [health] = buses.healths
 

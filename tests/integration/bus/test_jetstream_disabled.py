@@ -89,7 +89,7 @@ async def test_jetstream_that_is_disabled_is_named_and_what_was_published_meanwh
     buses: Buses, users: NatsUsers, server: NatsServer, off: Switch, on: Switch, named: str
 ) -> None:
     heard = Listener()
-    watcher = buses.new(NODE_WATCHER, credentials=users.credentials(f"{NODE_WATCHER}.{CLUSTER}"), timing=QUICK)
+    watcher = buses.new(NODE_WATCHER, credentials=users.credentials(f"{NODE_WATCHER}.{CLUSTER}"), timings=QUICK)
     await watcher.connect()
     await buses.consuming(heard, credentials=users.credentials(f"{PROVISIONER}.{CLUSTER}"))
     await published(watcher, "before")

@@ -13,18 +13,19 @@ from nats.js.api import StreamConfig
 
 from support.buses import Buses, Listener, eventually, eventually_async, opted_out
 from support.raw_nats import ODD_BODIES, ODD_HEADERS, ODD_TOKENS, raw_publish
-from trellis.bus.bus import Received, Timing
+from trellis.bus.bus import BusTimings, Received
 from trellis.bus.dead_letters import DeadLetters, ReplayRefused, dead_letters
 from trellis.bus.errors import BusUnavailable, StreamError
 from trellis.bus.letters import DeadLetter, Wanted
 from trellis.bus.tail import Selection, TailedEvent, Tally, replay
+from trellis.bus.timings import ReplayTimings
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, fact_subject
 from trellis.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
 
-HASTY = Timing(check=0.5, ack_wait=0.2)
+HASTY = BusTimings(check=0.5, ack_wait=0.2)
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
@@ -99,7 +100,7 @@ async def test_a_message_whose_handler_was_mended_is_handled_once_by_replaying_i
         handled.append(received)
         listener(received)
 
-    bus = buses.new(timing=HASTY)
+    bus = buses.new(timings=HASTY)
     bus.subscribe("nodes", [NodeOptedOut], handler)
     await bus.connect()
     await bus.start()
@@ -188,15 +189,12 @@ async def test_a_crash_between_publishing_and_removal_repeats_harmlessly(
     assert len(await said(buses)) == 2
 
 
-async def test_a_letter_is_kept_until_its_message_is_stored(
-    buses: Buses, jetstream: JetStreamContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_letter_is_kept_until_its_message_is_stored(buses: Buses, jetstream: JetStreamContext) -> None:
     letter = await a_poison(buses, jetstream)
-    monkeypatch.setattr("trellis.bus.dead_letters._BUDGET_SECONDS", 1.0)
     for bus in buses.made:
         await bus.close()
     await jetstream.delete_stream(STREAM_EVENTS)
-    async with dead_letters(buses.url) as box:
+    async with dead_letters(buses.url, timings=ReplayTimings(budget=0.5)) as box:
         with pytest.raises(BusUnavailable, match=f"letter {letter.sequence} was not replayed"):
             await box.replay(letter)
     assert len(await letters(buses)) == 1

@@ -13,7 +13,7 @@ import pytest
 
 from support.buses import Buses, Listener, eventually, opted_out
 from support.nats_users import NatsUsers
-from trellis.bus.bus import Bus, BusError, Timing
+from trellis.bus.bus import Bus, BusError, BusTimings
 from trellis.events.node import NodeOptedOut
 from trellis.events.provision import ProvisionRemoved
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.nats
 
 RECOVERS_SECONDS = 30.0
 CLUSTER = "c1"
-BRIEF = Timing(check=0.5, ack_wait=1.0, publish_budget=2.0)
+BRIEF = BusTimings(check=0.5, ack_wait=1.0, publish_budget=2.0)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ async def publishing(bus: Bus, refused: list[str]) -> None:
 @contextlib.asynccontextmanager
 async def working(buses: Buses, users: NatsUsers) -> AsyncIterator[list[str]]:
     """Yield the kinds of errors that a service meets which publishes all the time."""
-    bus = buses.new(NODE_WATCHER, credentials=users.credentials(f"{NODE_WATCHER}.{CLUSTER}"), timing=BRIEF)
+    bus = buses.new(NODE_WATCHER, credentials=users.credentials(f"{NODE_WATCHER}.{CLUSTER}"), timings=BRIEF)
     await bus.connect()
     await bus.start()
     refused: list[str] = []
@@ -136,7 +136,7 @@ async def test_too_many_connections_are_named_and_the_service_is_let_in_when_the
     server.start()
     user = f"{NODE_WATCHER}.{CLUSTER}"
     place = await nats.connect(server.url, nkeys_seed=str(users.seed_file(user)))
-    bus = buses.new(NODE_WATCHER, credentials=users.credentials(user), timing=BRIEF)
+    bus = buses.new(NODE_WATCHER, credentials=users.credentials(user), timings=BRIEF)
     connecting = asyncio.create_task(bus.connect())
     await bus.start()
     await eventually(lambda: "connections exceeded" in reasons(buses), RECOVERS_SECONDS)

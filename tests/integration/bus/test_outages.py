@@ -16,14 +16,14 @@ from nats.js import JetStreamContext
 from support.buses import QUICK, Buses, Listener, eventually, eventually_async, opted_out
 from support.settling import settle
 from trellis.bus.availability import HEALTH
-from trellis.bus.bus import BusUnavailable, Timing
+from trellis.bus.bus import BusTimings, BusUnavailable
 from trellis.bus.naming import consumer_name
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, fact_subject
 from trellis.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
 
-IMPATIENT = Timing(check=0.5, ack_wait=1.0, publish_budget=1.0)
+IMPATIENT = BusTimings(check=0.5, ack_wait=1.0, publish_budget=1.0)
 
 
 def of_level(logs: list[MutableMapping[str, Any]], level: str) -> list[str]:
@@ -107,7 +107,7 @@ async def nothing_owed(jetstream: JetStreamContext, durable: str) -> bool:
 async def test_publishing_without_a_server_fails_within_its_budget_and_at_once_in_an_old_outage(
     buses: Buses, nats_server: NatsServer
 ) -> None:
-    bus = buses.new(timing=IMPATIENT)
+    bus = buses.new(timings=IMPATIENT)
     await bus.connect()
     nats_server.stop()
     await eventually(lambda: not bus.connected.is_set())
@@ -122,7 +122,7 @@ async def test_publishing_without_a_server_fails_within_its_budget_and_at_once_i
 
 async def test_a_frozen_server_is_waited_out(buses: Buses, nats_server: NatsServer) -> None:
     listener = Listener()
-    bus = await buses.consuming(listener, timing=Timing(check=0.5, ack_wait=2.0, publish_budget=1.0))
+    bus = await buses.consuming(listener, timings=BusTimings(check=0.5, ack_wait=2.0, publish_budget=1.0))
     nats_server.pause()
     with pytest.raises(BusUnavailable):
         await bus.publish(opted_out("frozen"), dedup=f"{buses.cluster}/1")
@@ -136,7 +136,7 @@ async def test_a_deleted_stream_is_made_again_everything_is_listed_and_facts_flo
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
     listener, lists = Listener(), list[bool]()
-    bus = await buses.consuming(listener, timing=Timing(check=60))
+    bus = await buses.consuming(listener, timings=BusTimings(check=60))
     bus.on_new_stream.append(lambda: lists.append(True))
     await bus.publish(opted_out("before"), dedup=f"{buses.cluster}/1")
     await eventually(lambda: "before" in listener.names)
@@ -149,7 +149,7 @@ async def test_a_deleted_stream_is_made_again_everything_is_listed_and_facts_flo
 
 
 async def test_publishing_makes_a_missing_stream_come_back(buses: Buses, jetstream: JetStreamContext) -> None:
-    bus = buses.new(timing=Timing(check=60))
+    bus = buses.new(timings=BusTimings(check=60))
     await bus.connect()
     await jetstream.delete_stream(STREAM_EVENTS)
     await bus.publish(opted_out("a"), dedup="1")
@@ -168,7 +168,7 @@ async def test_an_acknowledgement_of_a_stream_that_is_gone_takes_nothing_from_it
 ) -> None:
     listener, lists = Listener(acknowledge=False), list[bool]()
     await jetstream.delete_stream(STREAM_EVENTS)
-    bus = await buses.consuming(listener, timing=Timing(check=0.5))
+    bus = await buses.consuming(listener, timings=BusTimings(check=0.5))
     bus.on_new_stream.append(lambda: lists.append(True))
     await bus.publish(opted_out("old"), dedup=f"{buses.cluster}/1")
     await eventually(lambda: listener.names == ["old"])
@@ -208,7 +208,7 @@ async def test_a_deleted_consumer_is_made_again_and_everything_is_listed(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:
     listener, lists = Listener(), list[bool]()
-    bus = await buses.consuming(listener, timing=Timing(check=60))
+    bus = await buses.consuming(listener, timings=BusTimings(check=60))
     bus.on_new_stream.append(lambda: lists.append(True))
     (info,) = [info for info in await jetstream.consumers_info(STREAM_EVENTS) if buses.cluster in info.name]
     await jetstream.delete_consumer(STREAM_EVENTS, info.name)
@@ -287,6 +287,6 @@ async def test_a_consumer_keeps_its_place_while_nobody_reads(buses: Buses, jetst
     other = buses.new("node_watcher")
     await other.connect()
     await other.publish(opted_out("while nobody read"), dedup=f"{buses.cluster}/1")
-    again = await buses.consuming(listener, timing=QUICK)
+    again = await buses.consuming(listener, timings=QUICK)
     await eventually(lambda: listener.names == ["while nobody read"])
     await again.stop()

@@ -6,21 +6,31 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from support.buses import QUICK, Buses, Listener, eventually, opted_out
+from support.buses import Buses, Listener, eventually, opted_out
 from support.nats_users import NatsUsers
-from trellis.bus.bus import Bus, BusUnavailable, Timing
+from trellis.bus.bus import Bus, BusTimings, BusUnavailable
+from trellis.bus.timings import ConnectionTimings
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER
 from trellis.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.nats
 
 RECOVERS_SECONDS = 30.0
+TIMINGS = BusTimings(
+    check=0.3,
+    again=0.2,
+    ack_wait=1.0,
+    deaf=12.0,  # a fetch lasts a second
+    refused=2.5,
+    connection=ConnectionTimings(attempt_first=0.1, attempt_most=0.5),
+)
 CLUSTER = "c1"
-BRIEF = Timing(check=0.5, ack_wait=1.0, publish_budget=10.0, claim=3.0)
+BRIEF = replace(TIMINGS, claim=3.0)
 """The claim to the cluster's name is refreshed every second."""
 NOTHING = "trellis.nothing"
 CONSUMER = "TRELLIS_EVENTS.provisioner-nodes-c1"
@@ -60,11 +70,11 @@ def reasons(buses: Buses) -> list[str]:
     return [why for health in buses.healths for why in health.readiness().reasons]
 
 
-async def pair(buses: Buses, users: NatsUsers, heard: Listener, timing: Timing = QUICK) -> tuple[Bus, Bus]:
+async def pair(buses: Buses, users: NatsUsers, heard: Listener, timings: BusTimings = TIMINGS) -> tuple[Bus, Bus]:
     """Return a bus that publishes and one that consumes, both in use."""
-    watcher = buses.new(NODE_WATCHER, credentials=users.credentials(f"{NODE_WATCHER}.{CLUSTER}"), timing=timing)
+    watcher = buses.new(NODE_WATCHER, credentials=users.credentials(f"{NODE_WATCHER}.{CLUSTER}"), timings=timings)
     await watcher.connect()
-    consumer = await buses.consuming(heard, credentials=users.credentials(f"{PROVISIONER}.{CLUSTER}"), timing=timing)
+    consumer = await buses.consuming(heard, credentials=users.credentials(f"{PROVISIONER}.{CLUSTER}"), timings=timings)
     return watcher, consumer
 
 
@@ -118,7 +128,7 @@ async def test_permissions_for_the_bucket_of_names_that_are_given_back_are_used_
     heard = Listener()
     with NatsServer(tmp_path / "server", config=users.config) as own:  # its bucket is made with a lifetime of seconds
         brief = Buses(own.url, CLUSTER)
-        watcher, _ = await pair(brief, users, heard, timing=BRIEF)
+        watcher, _ = await pair(brief, users, heard, timings=BRIEF)
         try:
             users.reload(own, {taken: NOTHING})
             await eventually(lambda: sum(f"{named}trellis_clusters" in why.lower() for why in reasons(brief)) == 2)
@@ -139,7 +149,7 @@ async def test_a_denied_subscription_is_named_for_as_long_as_it_is_denied(
     users.reload(server, {TAKEN["advisories"]: NOTHING})
     await eventually(lambda: len(reasons(buses)) == 2)
     loop = asyncio.get_running_loop()
-    ends = loop.time() + RECOVERS_SECONDS
+    ends = loop.time() + 2 * TIMINGS.refused
     while loop.time() < ends:
         assert len(reasons(buses)) == 2
         await asyncio.sleep(0.2)

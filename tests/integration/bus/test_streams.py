@@ -14,7 +14,7 @@ from nats.js.api import DiscardPolicy, StreamConfig
 
 from support.buses import Buses, Listener, eventually, eventually_async, opted_out
 from trellis.bus.availability import STORAGE
-from trellis.bus.bus import Timing
+from trellis.bus.bus import BusTimings
 from trellis.bus.errors import BusUnavailable, StreamError
 from trellis.bus.streams import DEFAULT_LIMITS, StreamLimits, ensure_streams
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, STREAM_SUBJECTS, fact_subject
@@ -125,7 +125,7 @@ async def test_a_bus_with_a_wrong_stream_is_not_ready_says_why_and_recovers(
 async def test_a_stream_that_stores_nothing_is_told_and_so_is_its_recovery(
     buses: Buses, empty: JetStreamContext
 ) -> None:
-    bus = buses.new(timing=Timing(check=0.5, publish_budget=0.5))
+    bus = buses.new(timings=BusTimings(check=0.5, publish_budget=0.5))
     await bus.connect()
     config = (await empty.stream_info(STREAM_EVENTS)).config
     await empty.update_stream(replace(config, discard=DiscardPolicy.NEW, max_msgs=1))
@@ -150,7 +150,7 @@ async def test_a_stream_that_stores_nothing_is_told_and_so_is_its_recovery(
 async def test_a_stream_that_a_person_made_take_nothing_is_named_and_no_event_is_dropped_for_it(
     buses: Buses, empty: JetStreamContext, change: dict[str, Any], mended: dict[str, Any] | None
 ) -> None:
-    bus = buses.new(timing=Timing(check=0.5, publish_budget=1.0))
+    bus = buses.new(timings=BusTimings(check=0.5, publish_budget=1.0))
     await bus.connect()
     await bus.publish(opted_out("a"), dedup="a")
     config = (await empty.stream_info(STREAM_EVENTS)).config

@@ -30,7 +30,7 @@ async def world(
     buses: Buses, reading: Buses | None = None, *, seconds: float = 0.0, workers: int = 16
 ) -> AsyncIterator[tuple[Writer, Reader]]:
     """A writer and a reader, each on a bus of its own."""
-    said, read = buses.new("node_watcher", timing=TIMING), (reading or buses).new(timing=TIMING)
+    said, read = buses.new("node_watcher", timings=TIMING), (reading or buses).new(timings=TIMING)
     await said.connect()
     writer = Writer(said)
     said.on_new_stream.append(writer.say_everything)
@@ -144,7 +144,7 @@ async def test_a_connection_that_passes_nothing_and_stays_open_costs_time_and_no
 
 async def test_a_reader_that_lags_far_behind_gets_each_fact_once(buses: Buses, jetstream: JetStreamContext) -> None:
     """Slower than the server waits for an acknowledgement, twice over: what waits in the queue is reported as work."""
-    async with world(buses, seconds=0.03, workers=4) as (writer, reader):
+    async with world(buses, seconds=0.02, workers=4) as (writer, reader):
         await writer.change(NAMES)
         await eventually(lambda: reader.known == writer.truth, LONG)
         await eventually_async(lambda: all_acknowledged(jetstream, buses.cluster), LONG)

@@ -7,7 +7,7 @@ import contextlib
 import secrets
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import nats.errors
 import orjson
@@ -21,7 +21,7 @@ from support.buses import QUICK, Buses, Listener, eventually, eventually_async, 
 from support.nats_users import NatsUsers
 from support.settling import settle
 from trellis.bus.availability import HEALTH, RIGHTS
-from trellis.bus.bus import Bus, BusUnavailable, NotAllowed, Timing
+from trellis.bus.bus import Bus, BusTimings, BusUnavailable, NotAllowed
 from trellis.bus.naming import CLAIM_STREAM, LAST_FACTS, consumer_name, inbox_prefix
 from trellis.bus.permissions import OUTSIDE, PEOPLE, PEOPLE_INBOX
 from trellis.bus.user_client import PermissionDenied, UserClient
@@ -47,8 +47,9 @@ class World:
     users: NatsUsers
     buses: Buses
 
-    def bus(self, service: str, user: str | None = None) -> Bus:
-        return self.buses.new(service, credentials=self.users.credentials(user or f"{service}.{self.buses.cluster}"))
+    def bus(self, service: str, user: str | None = None, timings: BusTimings = QUICK) -> Bus:
+        credentials = self.users.credentials(user or f"{service}.{self.buses.cluster}")
+        return self.buses.new(service, credentials=credentials, timings=timings)
 
     async def client(self, user: str, inbox: str) -> UserClient:
         client = UserClient(self.users.credentials(user))
@@ -141,7 +142,7 @@ async def test_saying_another_services_fact_is_refused_at_once_and_the_message_n
     watcher = world.buses.new(
         NODE_WATCHER,
         credentials=world.users.credentials("node_watcher.c1"),
-        timing=Timing(check=0.5, publish_budget=120),
+        timings=BusTimings(check=0.5, publish_budget=120),
     )
     await watcher.connect()
     node = key()
@@ -159,10 +160,11 @@ async def test_saying_another_services_fact_is_refused_at_once_and_the_message_n
     ids=["to say", "to hear"],
 )
 async def test_a_permission_that_is_taken_away_is_told_once_and_given_back_nothing_is_lost(
-    world: World, taken: str, monkeypatch: pytest.MonkeyPatch
+    world: World, taken: str
 ) -> None:
-    monkeypatch.setattr("trellis.bus.availability._REFUSED_SECONDS", 12.0)  # fetches are 5 s apart
-    watcher, provisioner, heard = world.bus(NODE_WATCHER), world.bus(PROVISIONER), Listener()
+    timings = replace(QUICK, deaf=12.0, refused=2.5)  # fetches are a second apart
+    watcher, provisioner = (world.bus(service, timings=timings) for service in (NODE_WATCHER, PROVISIONER))
+    heard = Listener()
     provisioner.subscribe("nodes", [NodeOptedOut], heard)
     for bus in (watcher, provisioner):
         await bus.connect()
@@ -447,7 +449,7 @@ async def test_a_key_file_that_breaks_later_is_said_and_its_repair_is_followed(w
 
 
 async def test_whoever_is_refused_by_the_key_of_another_service_says_which_permission_lacks(world: World) -> None:
-    wrong = world.buses.new(PROVISIONER, credentials=world.users.credentials("node_watcher.c1"), timing=QUICK)
+    wrong = world.buses.new(PROVISIONER, credentials=world.users.credentials("node_watcher.c1"), timings=QUICK)
     connecting = asyncio.create_task(wrong.connect())
     await eventually(lambda: any("does not let this user" in why for why in world.buses.healths[0].readiness().reasons))
     connecting.cancel()

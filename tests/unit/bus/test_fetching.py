@@ -50,7 +50,9 @@ def message(reply: str) -> Msg:
 
 @pytest.fixture
 def hearing() -> Hearing:
-    return Hearing("nodes", Listeners(setup("provisioner", metrics=Metrics()), Health("provisioner"), lambda: 0.0))
+    return Hearing(
+        "nodes", Listeners(setup("provisioner", metrics=Metrics()), Health("provisioner"), lambda: 0.0, 60.0)
+    )
 
 
 def fetching_of(pull: Pull, hearing: Hearing) -> Fetching:

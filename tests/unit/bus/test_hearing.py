@@ -8,6 +8,7 @@ from trellis.bus.hearing import Hearing, Listeners
 from trellis.health import Health
 from trellis.telemetry import Metrics, Telemetry, setup
 
+DEAF = 60.0
 LABELS = {"service": "provisioner", "subscription": "nodes"}
 
 
@@ -21,7 +22,7 @@ class World:
     health: Health = field(default_factory=lambda: Health("provisioner"))
 
     def __post_init__(self) -> None:
-        listeners = Listeners(self.telemetry, self.health, lambda: self.answering, clock=lambda: self.time)
+        listeners = Listeners(self.telemetry, self.health, lambda: self.answering, DEAF, clock=lambda: self.time)
         self.hearing = Hearing("nodes", listeners)
         self.hearing.begin()
 

@@ -16,6 +16,7 @@ import pytest
 
 from support.buses import eventually
 from trellis.bus.dial import dial
+from trellis.bus.timings import ClientTimings
 from trellis.bus.transport import PromptTransport
 from trellis.bus.user_client import UserClient
 
@@ -187,7 +188,10 @@ async def test_a_connection_that_is_let_go_of_while_tls_is_agreed_on_has_failed(
         writer.close()
 
     async with await asyncio.start_server(take, "127.0.0.1", 0) as server:
-        transport, address = PromptTransport(), urlparse(f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        transport, address = (
+            PromptTransport(ClientTimings().goodbye),
+            urlparse(f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"),
+        )
         await transport.connect(address, 1024, 5)
         agreeing = asyncio.create_task(transport.connect_tls(address, ssl.create_default_context(), 1024, 5))
         await asyncio.wait_for(asked.wait(), 5)
