@@ -16,7 +16,8 @@ from trellis.breaker import Admission, Closing, Opening, State
 from trellis.json_text import read_json
 
 Manifest = dict[str, Any]
-_LONGEST_SECONDS: Final = 7 * 86_400.0
+_SPAN_MAX: Final = 7 * 86_400.0
+"""Seconds that a state may hold or permit."""
 _LATEST: Final = 1e11  # Unix seconds that can still be written as a date
 
 
@@ -104,7 +105,7 @@ def _time(value: object) -> float:
 def _span(begin: object, end: object) -> tuple[float, float]:
     """Return both ends; a state that would hold, or permit, for longer than a week was not made by us."""
     first, last = _time(begin), _time(end)
-    if not 0 <= last - first <= _LONGEST_SECONDS:
+    if not 0 <= last - first <= _SPAN_MAX:
         raise ValueError
     return first, last
 

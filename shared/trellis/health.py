@@ -25,13 +25,11 @@ from prometheus_client.exposition import choose_encoder
 from trellis.redaction import redact_url
 from trellis.settings_errors import SettingsError
 from trellis.telemetry.metrics import Metrics
+from trellis.timings import HealthTimings
 
 _NOT_YET: Final = "has not been ready yet"
-_BEAT_SECONDS: Final = 1.0
 MOST_CONNECTIONS: Final = 128
 """At once. Files that a process may open are what connections to the API server and NATS need, too."""
-_IDLE_SECONDS: Final = 75.0
-"""After so long without a request a connection is closed; Prometheus asks every 15 to 60 s."""
 
 Probe = Callable[[], str | None]
 
@@ -119,18 +117,19 @@ class Health:
 
 
 class LoopLag:
-    """Measures how late the event loop is, by a beat each second."""
+    """Measures how late the event loop is, by a beat each ``beat`` seconds."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, beat: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._beat = beat
         self._clock = clock
         self._worst = 0.0
-        self._due = clock() + _BEAT_SECONDS
+        self._due = clock() + self._beat
 
     async def run(self) -> None:
         """Beat until cancelled."""
         while True:
-            self._due = self._clock() + _BEAT_SECONDS
-            await asyncio.sleep(_BEAT_SECONDS)
+            self._due = self._clock() + self._beat
+            await asyncio.sleep(self._beat)
             self._worst = self._current()
 
     def take(self) -> float:
@@ -147,7 +146,10 @@ class LoopLag:
 class HealthServer:
     """HTTP server of a process; with several services it is ready when all are."""
 
-    def __init__(self, metrics: Metrics, healths: Iterable[Health] = ()) -> None:
+    def __init__(
+        self, metrics: Metrics, healths: Iterable[Health] = (), timings: HealthTimings = HealthTimings()
+    ) -> None:
+        self._timings = timings
         self._metrics = metrics
         self._healths = {health.service: health for health in healths}
         self._runner: web.AppRunner | None = None
@@ -165,11 +167,14 @@ class HealthServer:
             SettingsError: the port cannot be had.
         """
         listener = _listen(port, host)
-        lag = LoopLag()
+        lag = LoopLag(self._timings.beat)
         self._metrics.event_loop_lag_seconds.set_function(lag.take)
         self._beat = asyncio.create_task(lag.run(), name="event-loop-lag")
         self._runner = web.AppRunner(
-            self._application(), access_log=None, shutdown_timeout=1.0, keepalive_timeout=_IDLE_SECONDS
+            self._application(),
+            access_log=None,
+            shutdown_timeout=self._timings.shutdown,
+            keepalive_timeout=self._timings.idle,
         )
         await self._runner.setup()
         server = self._runner.server

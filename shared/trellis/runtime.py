@@ -23,6 +23,7 @@ from trellis.service import PARTS, Base, Cluster, Compose, Living, Service, Work
 from trellis.settings import ServiceSettings, SettingsError, exit_on_settings_error, load
 from trellis.stopping import RELEASED, Ending
 from trellis.telemetry import get_logger, process_metrics, setup_logging
+from trellis.timings import ProcessTimings
 from trellis.together import Together
 
 __all__ = [
@@ -40,7 +41,6 @@ __all__ = [
 
 INSTALLER_NAMESPACE_LABELS: Final = {"pod-security.kubernetes.io/enforce": "privileged"}
 """Pod Security admission: the installer Job mounts the node's root, so its namespace must allow privileged pods."""
-_AGAIN_SECONDS: Final = 1.0
 
 _log = get_logger(__name__)
 S = TypeVar("S", bound=ServiceSettings)
@@ -134,7 +134,7 @@ class EqualService(Service):
                     _log.error("a part failed; everything begins anew", error=repr(error), exc_info=error)
             if not stop.is_set():
                 self.health.expect(PARTS)
-                await asyncio.sleep(_AGAIN_SECONDS)
+                await asyncio.sleep(self.timings.again)
 
 
 @exit_on_settings_error()
@@ -147,18 +147,20 @@ def run_alone(settings_of: type[S], create_app: Callable[[S], Living]) -> None:
     asyncio.run(run_services([service], health_port=settings.health_port))
 
 
-async def run_services(services: Sequence[Living], *, health_port: int) -> None:
+async def run_services(
+    services: Sequence[Living], *, health_port: int, timings: ProcessTimings = ProcessTimings()
+) -> None:
     """Run services in this process until SIGTERM or SIGINT; each as if it were alone. A second signal ends it at once.
 
     Raises:
         SettingsError: the health port cannot be had, or the kubeconfig cannot be used.
     """
     stop = asyncio.Event()
-    together = Together(service.name for service in services)
+    together = Together((service.name for service in services), timings.together)
     for service in services:
         service.together = together
-    with Ending(stop, max(service.settings.grace_seconds for service in services)):
-        server = HealthServer(process_metrics(), [service.health for service in services])
+    with Ending(stop, max(service.settings.grace_seconds for service in services), timings.ending):
+        server = HealthServer(process_metrics(), [service.health for service in services], timings.health)
         port = await server.start(health_port)
         _log.info("serving health", port=port, services=[service.name for service in services])
         try:

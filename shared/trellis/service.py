@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import structlog
 
 from trellis.bus import cancellation
-from trellis.bus.bus import Bus, BusTimings
+from trellis.bus.bus import Bus
 from trellis.bus.queue import KeyedQueue
 from trellis.bus.streams import limits_with
 from trellis.health import Health
@@ -32,20 +32,11 @@ from trellis.kube.resources import NAMESPACES
 from trellis.settings import ServiceSettings
 from trellis.stopping import CLOSED, DRAINED, TOLD, Grace, ends_within, unless
 from trellis.telemetry import Telemetry, get_logger
-from trellis.telemetry.service import SHUTDOWN_SECONDS
+from trellis.timings import ServiceTimings
 from trellis.together import Together
 
 PARTS: Final = "parts"
 """What is not ready before the parts are there to say it themselves."""
-RESYNC_SECONDS: Final = 600.0
-BUS_HEAD_START_SECONDS: Final = 3.0
-"""How long the first decisions wait for the bus: without it they could only say again what was said before."""
-PREPARE_SECONDS: Final = 15.0
-"""How long reading back what was said may take, before it is said again instead."""
-CLOSE_SECONDS: Final = 3.0
-"""How long a connection may take to close: a frozen far side may keep what is still to be sent."""
-PUBLISH_SECONDS: Final = 3.0
-"""How long a run may wait for the bus when an outage begins: writes to Kubernetes come after it in the same run."""
 
 _log = get_logger(__name__)
 
@@ -131,6 +122,7 @@ class Service(ABC):
     """It may look at nothing but namespaces that it was given: its own has to exist, and tells which cluster it is."""
     words: Callable[[KubeError], str] = str
     """Says for people what an error of the API server means, and what is to be done about it."""
+    timings: ServiceTimings = field(default_factory=ServiceTimings)
 
     def __post_init__(self) -> None:
         self.health = Health(self.name)
@@ -146,6 +138,7 @@ class Service(ABC):
             telemetry=self.telemetry,
             health=self.health,
             identity=self.settings.identity,
+            timings=self.timings.kube,
         )
         kube.words = self.words
         timing = asyncio.create_task(self._grace.begin_at(stop), name="grace")
@@ -158,8 +151,9 @@ class Service(ABC):
         finally:
             timing.cancel()
             if self.kube is None:
-                await ends_within(self._grace.left(TOLD, most=CLOSE_SECONDS), kube.close(), "connection to Kubernetes")
-            await self.telemetry.shutdown(self._grace.left(TOLD, most=SHUTDOWN_SECONDS))
+                closing = self._grace.left(TOLD, most=self.timings.close)
+                await ends_within(closing, kube.close(), "connection to Kubernetes")
+            await self.telemetry.shutdown(self._grace.left(TOLD, most=self.timings.traces))
 
     @abstractmethod
     async def _work(self, kube: Kube, cluster: Cluster, stop: asyncio.Event) -> None:
@@ -206,7 +200,7 @@ class Service(ABC):
             health=self.health,
             credentials=self.settings.nats_credentials,
             limits=limits_with(self.settings.stream_replicas),
-            timings=BusTimings(publish_budget=PUBLISH_SECONDS),
+            timings=self.timings.bus,
         )
         base = Base(self.telemetry, self.health, kube, bus, cluster.name, self.claim)
         work = self.compose(base)
@@ -234,7 +228,8 @@ class Service(ABC):
         finally:
             bus.on_new_stream.clear()
             if self.bus is None:
-                await ends_within(self._grace.left(CLOSED, most=CLOSE_SECONDS), bus.close(), "connection to the bus")
+                closing = self._grace.left(CLOSED, most=self.timings.close)
+                await ends_within(closing, bus.close(), "connection to the bus")
             if unended := [str(key) for queue in work.queues for key in queue.unended]:
                 raise StillRunning(f"still working on {', '.join(unended)}")
 
@@ -243,10 +238,10 @@ class Service(ABC):
         for informer in work.informers:
             await (informer.answered if work.apart else informer.synced).wait()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(BUS_HEAD_START_SECONDS):
+            async with asyncio.timeout(self.timings.bus_head_start):
                 await consuming.wait()
         await self.together.wait(self.name)
-        if not (consuming.is_set() and await _prepared(work)):
+        if not (consuming.is_set() and await _prepared(work, self.timings.prepare)):
             _log.warning("deciding without the bus: what it has heard already will be said again when it is back")
         cancellation.check()  # what reads the bus may have lost it, and the queues would work on in a term that is over
         async with asyncio.TaskGroup() as group:
@@ -254,14 +249,14 @@ class Service(ABC):
                 group.create_task(queue.work(leading), name="queue")
             while True:
                 work.list_all()
-                await asyncio.sleep(RESYNC_SECONDS)
+                await asyncio.sleep(self.timings.resync)
 
 
-async def _prepared(work: Work) -> bool:
-    """Have what was said read back; returns whether that could be done in time."""
+async def _prepared(work: Work, seconds: float) -> bool:
+    """Have what was said read back; returns whether that could be done within so many seconds."""
     try:
         if work.prepare is not None:
-            async with asyncio.timeout(PREPARE_SECONDS):
+            async with asyncio.timeout(seconds):
                 await work.prepare()
     except TimeoutError:
         return False

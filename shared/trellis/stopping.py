@@ -20,11 +20,8 @@ from types import FrameType, TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from trellis.telemetry import get_logger
+from trellis.timings import EndingTimings
 
-ECHO_SECONDS: Final = 1.0
-"""A second signal sooner than this is the first one's echo: a terminal and a supervisor often send one each."""
-AFTERGLOW_SECONDS: Final = 1.0
-"""How long the interpreter may take to end once everything of ours did: a name that is looked up in a thread, say."""
 _STATUS_FORCED: Final = 1
 _STATUS_SIGNAL: Final = 128
 
@@ -102,9 +99,10 @@ class Ending:
     A context around the services' run, in the main thread. Leaving it says that everything of ours has returned.
     """
 
-    def __init__(self, stop: asyncio.Event, grace_seconds: float) -> None:
+    def __init__(self, stop: asyncio.Event, grace_seconds: float, timings: EndingTimings = EndingTimings()) -> None:
         self._stop = stop
         self._grace = grace_seconds
+        self._timings = timings
         self._loop = asyncio.get_running_loop()
         self._asked_at: float | None = None
         self._former: dict[int, Any] = {}
@@ -135,7 +133,7 @@ class Ending:
             self._asked_at = now
             self._words.put(number)
             self._loop.call_soon_threadsafe(self._stop.set)
-        elif now - self._asked_at >= ECHO_SECONDS:
+        elif now - self._asked_at >= self._timings.echo:
             self._words.put(number)
 
     def _see_to_the_end(self) -> None:
@@ -152,7 +150,7 @@ class Ending:
             _log.warning("asked to stop a second time: ended at once, its lease expires by itself")
             self._end(_STATUS_SIGNAL + word)
             return
-        time.sleep(AFTERGLOW_SECONDS)
+        time.sleep(self._timings.afterglow)
         self._end(self._status)
 
     @staticmethod

@@ -3,7 +3,7 @@
 In: word of each service that it has read what there is, or reads nothing for now. Out: a wait before first decisions.
 Made by ``trellis.runtime`` for the services of a process, called by ``trellis.service``. Why: they share an event loop.
 Where much is new, who has read begins to write by the thousand, and the process was ready only when that had let the
-last one finish its lists. Invariants: nobody waits longer than :data:`MOST_SECONDS`, and only as the process begins:
+last one finish its lists. Invariants: nobody waits longer than ``seconds``, and only as the process begins:
 once all have read, or one has waited in vain, nobody waits any more.
 """
 
@@ -14,14 +14,13 @@ import contextlib
 from collections.abc import Iterable
 from typing import Final
 
-MOST_SECONDS: Final = 3.0
-"""For a service that cannot read, or whose lists are that long: the others' work does not wait for it."""
+from trellis.timings import ProcessTimings
 
 
 class Together:
     """The services that a process begins with."""
 
-    def __init__(self, services: Iterable[str], seconds: float = MOST_SECONDS) -> None:
+    def __init__(self, services: Iterable[str], seconds: float = ProcessTimings().together) -> None:
         self._reading: Final = set(services)
         self._seconds: Final = seconds
         self._begun: Final = asyncio.Event()

@@ -24,14 +24,21 @@ from trellis.bus.queue import KeyedQueue
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import CONFIGMAPS, Manifest
+from trellis.kube.timings import KubeTimings, LeaderTimings
+from trellis.kube.watch_timings import WatchTimings
 from trellis.runtime import Base, LedService, Work, run_services
 from trellis.settings import ServiceSettings
 from trellis.telemetry import TraceContext, setup, setup_logging
+from trellis.timings import ServiceTimings
 
 SERVICE = "keeper"
 LEASE = f"trellis-{SERVICE}"
 LABEL = "trellis.test/worked"
 FIELD_MANAGER = "trellis.test/keeper"
+LEADER = LeaderTimings(duration=5, renew_deadline=3.2, renew=0.9, retry=0.4, call_timeout=1.8)
+"""In the proportions of production, with room for the part of a second that a busy machine takes from a process."""
+WATCH = WatchTimings(backoff_most=1.0)
+TIMINGS = ServiceTimings(bus_head_start=0.5, kube=KubeTimings(call=5.0, leader=LEADER, watch=WATCH))
 
 
 @dataclass(frozen=True)
@@ -155,6 +162,7 @@ async def main(part: Part) -> None:
         telemetry=setup(SERVICE),
         compose=lambda base: compose(part, journal, base),
         namespaces={},
+        timings=TIMINGS,
     )
     standing = asyncio.create_task(note_standing(service, journal))
     await run_services([service], health_port=0)

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from support.pair import KEYS, Pair
-from support.replica import LEASE
+from support.replica import LEADER, LEASE
 from support.tcp_proxy import TcpProxy, kubeconfig_through
 from trellis.kube.client import Kube
 from trellis.kube.resources import LEASES, NAMESPACES
@@ -26,7 +26,7 @@ from trellis.localcluster import ClusterInfo
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
-STOPPED_SECONDS = 30.0
+STOPPED_SECONDS = 3.0 * LEADER.duration
 HOUR = 3600.0
 Fault = Callable[[Pair, Path], Awaitable[None]]
 
@@ -121,7 +121,7 @@ async def wrong_about_the_time(pair: Pair, directory: Path) -> None:
     for step in (-2 * HOUR, 2 * HOUR, 0.0):
         clocks["first"].write_text(str(step))
         clocks["second"].write_text(str(-step))
-        await renewed(pair, 3)  # 2 s each: in all longer than the lease lasts
+        await renewed(pair, 3)  # 0.9 s each: in all longer than the lease lasts
     assert not pair.noted("second", "began"), "a stepped clock is no reason for a new leader"
     await pair.kill("first")
     clocks["second"].write_text(str(-2 * HOUR))

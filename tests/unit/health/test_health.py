@@ -92,7 +92,7 @@ def test_it_knows_for_how_long_it_has_not_been_ready() -> None:
 
 def test_the_lag_is_what_the_loop_is_late_and_is_told_once() -> None:
     clock = Clock()
-    lag = LoopLag(clock)
+    lag = LoopLag(1.0, clock)
     clock.now += 0.5
     assert lag.take() == 0
     clock.now += 3.5

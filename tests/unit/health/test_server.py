@@ -14,6 +14,7 @@ import pytest
 from trellis.health import MOST_CONNECTIONS, Health, HealthServer
 from trellis.settings import SettingsError
 from trellis.telemetry import Metrics
+from trellis.timings import HealthTimings
 
 
 class Site:
@@ -124,9 +125,8 @@ async def test_metrics_are_in_the_form_the_scraper_asks_for(
         assert 'trellis_leader{service="node_watcher"} 1.0' in await response.text()
 
 
-async def test_a_blocked_loop_shows_in_the_lag(metrics: Metrics, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trellis.health._BEAT_SECONDS", 0.01)
-    server = HealthServer(metrics)
+async def test_a_blocked_loop_shows_in_the_lag(metrics: Metrics) -> None:
+    server = HealthServer(metrics, timings=HealthTimings(beat=0.01))
     await server.start(0)
     time.sleep(0.3)  # noqa: ASYNC251 (blocking the loop is what is tested)
     lag = metrics.registry.get_sample_value("trellis_event_loop_lag_seconds")
@@ -224,9 +224,8 @@ async def test_whoever_holds_connections_open_keeps_nobody_out_and_takes_no_more
             writer.transport.abort()
 
 
-async def test_a_connection_that_asks_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trellis.health._IDLE_SECONDS", 0.2)
-    server = HealthServer(Metrics())
+async def test_a_connection_that_asks_nothing_is_closed() -> None:
+    server = HealthServer(Metrics(), timings=HealthTimings(idle=0.2))
     port = await server.start(0)
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
