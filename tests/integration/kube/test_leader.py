@@ -19,6 +19,7 @@ from trellis.kube.timings import LeaderTimings
 pytestmark = pytest.mark.cluster
 
 LEASE = "trellis-test"
+QUICK = LeaderTimings(duration=4, renew_deadline=2.4, renew=0.8, retry=0.3, call_timeout=1.2)
 
 
 @dataclass(eq=False)
@@ -79,9 +80,9 @@ async def test_a_crash_is_taken_over_within_thirteen_seconds(kube: Kube, namespa
 async def test_a_leader_cut_off_stops_before_another_begins(
     kube: Kube, proxied: Kube, proxy: TcpProxy, namespace: str
 ) -> None:
-    first = Candidate(proxied, namespace, "first")
+    first = Candidate(proxied, namespace, "first", QUICK)
     await until(lambda: first.leader.leading, "first leads")
-    second = Candidate(kube, namespace, "second")
+    second = Candidate(kube, namespace, "second", QUICK)
     proxy.silence()
     await until(lambda: bool(first.ended), "first gives up", 8)
     assert not first.leader.leading
@@ -99,7 +100,7 @@ async def test_a_leader_cut_off_stops_before_another_begins(
 
 
 async def test_a_lease_taken_by_another_is_noticed_at_the_next_renewal(kube: Kube, namespace: str) -> None:
-    first = Candidate(kube, namespace, "first")
+    first = Candidate(kube, namespace, "first", QUICK)
     await until(lambda: first.leader.leading, "first leads")
     lease = await kube.get(LEASES, LEASE, namespace)
     lease["spec"] |= {"holderIdentity": "usurper", "renewTime": "2026-01-01T00:00:00.000000Z"}

@@ -18,6 +18,7 @@ from support.tcp_proxy import TcpProxy
 from trellis.kube.changes import ChangeKind
 from trellis.kube.client import Kube
 from trellis.kube.resources import CONFIGMAPS
+from trellis.kube.timings import ConnectionTimings, KubeTimings
 from trellis.kube.watch_timings import WatchTimings
 from trellis.localcluster import ClusterInfo, owned_cluster
 
@@ -27,6 +28,13 @@ TIMINGS = WatchTimings(backoff_first=0.05, backoff_most=0.5)
 """As in production, but for the backoff: neither an idle cut nor the next full list is due within the test."""
 LATE = 0.7
 SWITCHES = 12
+QUIET = 2.0
+"""Seconds; the backoff of a watch is a quarter of them at most."""
+
+
+@pytest.fixture
+def timings() -> KubeTimings:
+    return KubeTimings(call=5.0, connection=ConnectionTimings(open=5.0))
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +102,7 @@ async def test_switches_between_servers_undo_nothing_and_end_in_one_watch(
         lists = requests(proxied, "LIST")
         assert lists <= 3 * (SWITCHES + 2), "for each switch one question and one list, and the first list"
         loop = asyncio.get_running_loop()
-        quiet_until = loop.time() + 5
+        quiet_until = loop.time() + QUIET
         await until(lambda: loop.time() > quiet_until, "it is left alone", 10)
         assert requests(proxied, "LIST") == lists, "no list follows where nothing was cut"
 
