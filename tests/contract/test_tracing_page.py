@@ -10,7 +10,8 @@ from support.commands import expect_command
 from support.flows import FLOWS
 from support.pages import DOCS
 from trellis import names
-from trellis.telemetry.stories import MERGED, STORY_SECONDS
+from trellis.telemetry.stories import MERGED
+from trellis.telemetry.timings import TelemetryTimings
 from trellis.telemetry.tracing import MOST_BESIDE
 from trellis_bundle.trace import KINDS
 
@@ -53,4 +54,4 @@ def test_its_commands_exist_and_its_kinds_are_all() -> None:
 def test_its_words_and_figures_are_those_of_the_code() -> None:
     assert f"`{names.ANNOTATION_TRACEPARENT}`" in TEXT
     assert f"a span `{MERGED}`" in TEXT
-    assert (STORY_SECONDS, MOST_BESIDE) == (600, 8), "ten minutes, eight causes: the page says so"
+    assert (TelemetryTimings().story, MOST_BESIDE) == (600, 8), "ten minutes, eight causes: the page says so"

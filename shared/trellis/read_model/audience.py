@@ -17,9 +17,9 @@ from typing import Any, Final
 from trellis.kube.client import Kube
 from trellis.read_model.composing import Composer
 from trellis.read_model.journal import Journal
+from trellis.read_model.timings import ModelTimings
 from trellis.read_model.watching import Part, Watches
 
-_LOOK_SECONDS: Final = 0.5
 """How often it is looked whether a kind may be read: no watch tells."""
 
 
@@ -51,13 +51,21 @@ class Pace:
 class Audience:
     """Runs while somebody sees it. ``epoch`` tells this run's revisions from any other's."""
 
-    def __init__(self, kube: Kube, parts: Sequence[Part], namespaces: Sequence[str], pace: Pace) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        parts: Sequence[Part],
+        namespaces: Sequence[str],
+        pace: Pace,
+        timings: ModelTimings = ModelTimings(),
+    ) -> None:
+        self._timings: Final = timings
         self.epoch: Final = secrets.token_hex(8)
         self.journal: Final = Journal(pace.ids_kept)
         self._seconds: Final = pace.seconds
         self.news: Final = News()
         self._composer: Final = Composer()
-        self._watches: Final = Watches(kube, parts, namespaces, self._take)
+        self._watches: Final = Watches(kube, parts, namespaces, self._take, timings.watch)
         self._dirty = asyncio.Event()
         self.over = False
         """Whether it runs no more: there will be no further revision."""
@@ -79,10 +87,10 @@ class Audience:
         async with asyncio.TaskGroup() as group:
             for informer in self._watches.informers:
                 group.create_task(informer.run(), name="viewer's watch")
-            group.create_task(self._watches.prove_absences(_LOOK_SECONDS), name="viewer's kinds")
+            group.create_task(self._watches.prove_absences(self._timings.look), name="viewer's kinds")
             while True:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_SECONDS):
+                    async with asyncio.timeout(self._timings.look):
                         await self._dirty.wait()
                 if self._dirty.is_set():
                     await asyncio.sleep(self._seconds)

@@ -17,7 +17,7 @@ Manifest = Mapping[str, Any]
 
 READY: Final = "ready"
 _EVENTS_SHOWN: Final = 5
-_SECONDS: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 """A time of Kubernetes to the second: some have fractions."""
 PULL_FAILED: Final = frozenset(
     {
@@ -156,13 +156,13 @@ def told_since(events: Iterable[Manifest], created: Manifest | None) -> Iterator
     that names a related object is about that one, whatever the clocks of two machines say.
     """
     metadata = created["metadata"] if created is not None else {}
-    begin = _SECONDS.match(str(metadata.get("creationTimestamp") or ""))
+    begin = _TIME.match(str(metadata.get("creationTimestamp") or ""))
     for one in events:
         if related := one.get("related"):
             if related.get("uid") == metadata.get("uid"):
                 yield one
             continue
-        last = _SECONDS.match(_when(one))
+        last = _TIME.match(_when(one))
         if begin is None or last is None or last[0] >= begin[0]:
             yield one
 

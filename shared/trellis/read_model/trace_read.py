@@ -15,9 +15,9 @@ import orjson
 
 from trellis.read_model.errors import AnswerError
 from trellis.read_model.spans import ReadSpan, TraceDataError, read_spans
+from trellis.read_model.timings import ModelTimings
 from trellis.redaction import redact_url
 
-_SECONDS: Final = 30.0
 MOST_BYTES: Final = 64 * 2**20
 """Of an answer; a span takes about a KiB."""
 
@@ -26,7 +26,7 @@ class JaegerError(AnswerError):
     """No trace can be had: nobody answers, or not as Jaeger does. Whoever asked knows what to do about it."""
 
 
-async def ask_jaeger(url: str, trace_id: str) -> list[ReadSpan]:
+async def ask_jaeger(url: str, trace_id: str, timings: ModelTimings = ModelTimings()) -> list[ReadSpan]:
     """Return the spans of a trace, none if Jaeger does not have it.
 
     Raises:
@@ -36,7 +36,7 @@ async def ask_jaeger(url: str, trace_id: str) -> list[ReadSpan]:
     where = f"Jaeger at {redact_url(url)}"
     try:
         async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_SECONDS), trust_env=True) as session,
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timings.jaeger), trust_env=True) as session,
             session.get(address) as answer,
         ):
             body = await _read(answer, where)

@@ -49,11 +49,6 @@ from trellis.read_model.cards import (
 from trellis.read_model.entities import PartStatus
 from trellis.read_model.served import NotServedError, require_undefined
 
-_TIMINGS: Final = WatchTimings(watch=(40, 60), absent=30.0, refused=15.0)
-"""The API server asks for rights when a watch begins: who is given one sees what it is about soon, and who lost one
-sees it for a minute longer at most."""
-
-
 _AGAIN: Final = "it is tried again; what is shown of it may be old"
 
 
@@ -111,10 +106,12 @@ def parts_of(place: Place) -> tuple[Part, ...]:
 class Watches:
     """The watches of one viewer; ``informers`` are to be run."""
 
-    def __init__(self, kube: Kube, parts: Sequence[Part], namespaces: Sequence[str], take: Take) -> None:
+    def __init__(
+        self, kube: Kube, parts: Sequence[Part], namespaces: Sequence[str], take: Take, timings: WatchTimings
+    ) -> None:
         self._take = take
         self._parts: Final = {
-            part.name: {where: _informer(kube, part, where, take) for where in part.places(namespaces)}
+            part.name: {where: _informer(kube, part, where, take, timings) for where in part.places(namespaces)}
             for part in parts
         }
         self._namespaced: Final = {part.name for part in parts if part.resource.namespaced and not part.own}
@@ -192,7 +189,7 @@ class Watches:
         return f"not allowed to {allowed_to(error)}{place}", do
 
 
-def _informer(kube: Kube, part: Part, where: str | None, take: Take) -> Informer[Any]:
+def _informer(kube: Kube, part: Part, where: str | None, take: Take, timings: WatchTimings) -> Informer[Any]:
     def changed(change: Change[Any]) -> None:
         take(part.name, change.key, change.new)
 
@@ -206,5 +203,5 @@ def _informer(kube: Kube, part: Part, where: str | None, take: Take) -> Informer
         optional=part.optional,
         refusable=True,
         quiet=True,
-        timings=_TIMINGS,
+        timings=timings,
     )

@@ -19,11 +19,9 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 
 from trellis.redaction import redact_url
 from trellis.telemetry.logs import get_logger
+from trellis.telemetry.timings import TelemetryTimings
 
 _PATH: Final = "/v1/traces"
-_REPEAT_SECONDS: Final = 300.0
-# A demo should show its spans at once; five seconds, the SDK's default, feel broken.
-_SCHEDULE_DELAY_MS: Final = 1000.0
 _EXPORTER_LOGGER: Final = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 _PROCESSOR_LOGGER: Final = "opentelemetry.sdk._shared_internal"
 _OS_ERROR = re.compile(r"\[Errno -?\d+\] (?P<reason>[^'\")\]]+)")
@@ -44,7 +42,10 @@ def traces_url(endpoint: str) -> str:
 class Outage:
     """Whether one collector takes spans, and who was told; shared by all services of the process."""
 
-    def __init__(self, endpoint: str, *, clock: Clock = time.monotonic) -> None:
+    def __init__(
+        self, endpoint: str, *, clock: Clock = time.monotonic, timings: TelemetryTimings = TelemetryTimings()
+    ) -> None:
+        self._repeat: Final = timings.repeat
         self._endpoint: Final = redact_url(endpoint)
         self._clock = clock
         self._lock = threading.Lock()
@@ -56,7 +57,7 @@ class Outage:
         with self._lock:
             self.failing = True
             now = self._clock()
-            if self._warned_at is not None and now - self._warned_at < _REPEAT_SECONDS:
+            if self._warned_at is not None and now - self._warned_at < self._repeat:
                 return
             self._warned_at = now
         _log.warning("traces cannot be delivered: spans are dropped", endpoint=self._endpoint, reason=reason)
@@ -84,14 +85,15 @@ class _ToOutage(logging.Filter):
 class _Seldom(logging.Filter):
     """Lets one line of a kind through in five minutes: "queue full" comes for each span."""
 
-    def __init__(self, clock: Clock = time.monotonic) -> None:
+    def __init__(self, clock: Clock = time.monotonic, timings: TelemetryTimings = TelemetryTimings()) -> None:
         super().__init__()
+        self._repeat = timings.repeat
         self._clock = clock
         self._last: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         kind, now = str(record.msg), self._clock()
-        if now - self._last.get(kind, -_REPEAT_SECONDS) < _REPEAT_SECONDS:
+        if now - self._last.get(kind, -self._repeat) < self._repeat:
             return False
         self._last[kind] = now
         return True
@@ -146,8 +148,10 @@ def _outage_of(endpoint: str) -> Outage:
         return _outages.setdefault(endpoint, Outage(endpoint))
 
 
-def otlp_processor(endpoint: str) -> tuple[BatchSpanProcessor, ReportingExporter]:
-    """Return a processor that sends batches to the endpoint each second, and its exporter.
+def otlp_processor(
+    endpoint: str, timings: TelemetryTimings = TelemetryTimings()
+) -> tuple[BatchSpanProcessor, ReportingExporter]:
+    """Return a processor that sends batches to the endpoint, and its exporter.
 
     Headers, certificates and timeouts come from the OTEL_EXPORTER_OTLP_* environment, as the SDK documents.
     """
@@ -156,7 +160,7 @@ def otlp_processor(endpoint: str) -> tuple[BatchSpanProcessor, ReportingExporter
 
     url = traces_url(endpoint)
     exporter = ReportingExporter(OTLPSpanExporter(endpoint=url), _outage_of(url))
-    return BatchSpanProcessor(exporter, schedule_delay_millis=_SCHEDULE_DELAY_MS), exporter
+    return BatchSpanProcessor(exporter, schedule_delay_millis=1000 * timings.batch), exporter
 
 
 def _reason(message: str) -> str:

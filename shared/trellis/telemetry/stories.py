@@ -20,13 +20,12 @@ from opentelemetry.trace import Link, Span, use_span
 from opentelemetry.util.types import AttributeValue
 
 from trellis.telemetry.service import Telemetry
+from trellis.telemetry.timings import TelemetryTimings
 from trellis.telemetry.tracing import TraceContext, context_from, current_trace, joined, links_of, links_to
 
 K = TypeVar("K", bound=Hashable)
 
 MOST_STORIES: Final = 10_000
-STORY_SECONDS: Final = 600.0
-"""After that without a span what happens to a key is another story."""
 MOST_LINKS: Final = 128
 """The SDK keeps as many of a span."""
 MERGED: Final = "merged"
@@ -66,7 +65,13 @@ def linked(
 class Stories(Generic[K]):
     """The stories of one queue's keys."""
 
-    def __init__(self, telemetry: Telemetry, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        clock: Callable[[], float] = time.monotonic,
+        timings: TelemetryTimings = TelemetryTimings(),
+    ) -> None:
+        self._timings = timings
         self._telemetry = telemetry
         self._clock = clock
         self._going_on: OrderedDict[K, tuple[TraceContext, float]] = OrderedDict()
@@ -103,7 +108,7 @@ class Stories(Generic[K]):
 
     def _find(self, key: K) -> TraceContext | None:
         found = self._going_on.get(key)
-        if found is None or self._clock() - found[1] < STORY_SECONDS:
+        if found is None or self._clock() - found[1] < self._timings.story:
             return None if found is None else found[0]
         del self._going_on[key]
         return None

@@ -9,7 +9,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from trellis.telemetry import Metrics, Stories, Telemetry, TraceContext, caused, current_trace, joined, linked, setup
-from trellis.telemetry.stories import MERGED, MOST_STORIES, STORY_SECONDS
+from trellis.telemetry.stories import MERGED, MOST_STORIES
+from trellis.telemetry.timings import TelemetryTimings
 from trellis.telemetry.tracing import MOST_BESIDE
 
 
@@ -114,7 +115,8 @@ def test_a_new_cause_goes_on_in_its_own_trace_and_each_leads_to_the_other(
 def test_a_story_is_forgotten_after_a_while_without_a_span(
     stories: Stories[str], clock: Clock, spans: InMemorySpanExporter
 ) -> None:
-    for moment in (0.0, STORY_SECONDS - 1, 2 * STORY_SECONDS - 2, 3 * STORY_SECONDS):
+    story = TelemetryTimings().story
+    for moment in (0.0, story - 1, 2 * story - 2, 3 * story):
         clock.now = moment
         with stories.span("a", str(moment), None, {}):
             pass

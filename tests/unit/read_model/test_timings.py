@@ -1,0 +1,16 @@
+"""Production timings of the read model, each by its name: a change of one is seen here."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from trellis.kube.watch_timings import WatchTimings
+from trellis.read_model.timings import ModelTimings
+
+
+def test_production_timings() -> None:
+    assert asdict(ModelTimings()) == {
+        "look": 0.5,
+        "jaeger": 30.0,
+        "watch": {**asdict(WatchTimings()), "watch": (40, 60), "absent": 30.0, "refused": 15.0},
+    }
