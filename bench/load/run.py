@@ -33,7 +33,7 @@ from load.seen import until
 from load.sizes import FULL, SHARES, Size
 from load.world import World, world
 from machine import describe
-from trellis.lattice.hosts import SILENCE_SECONDS
+from trellis.lattice.timings import LatticeTimings
 from trellis.localcluster import lattice_servers
 
 COUNT: Final = 60
@@ -122,7 +122,7 @@ async def one_size(made: World, share: Fraction, options: argparse.Namespace, di
     with running(environment, directory, made.monitors, separate=options.separate) as bundle:
         again = {"ready": round(await asyncio.to_thread(until_ready, bundle), 2), "quiet": await quiet(bundle)}
         # Hosts of which nothing is heard are said to be silent after a while, which no change here is the reason of.
-        silent = bundle.began + SILENCE_SECONDS - time.monotonic()
+        silent = bundle.began + LatticeTimings().silence - time.monotonic()
         await asyncio.sleep(max(0.0, silent) + options.idle / 3)
         before = await asyncio.to_thread(bundle.count)
         again |= {"processor": round(before.processor, 2), "messages": before.messages}

@@ -20,6 +20,7 @@ from application_manager.lattices import FollowLattices
 from application_manager.measures import Measures
 from application_manager.rights import remedy, words
 from application_manager.settings import Settings
+from application_manager.timings import Timings
 from application_manager.tombstones import Tombstones
 from application_manager.watch import on_application, on_group
 from application_manager.watches import Watches
@@ -47,7 +48,9 @@ WORKERS: Final = 16
 LATTICE_WORKERS: Final = 4
 
 
-def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None) -> LedService:
+def create_app(
+    settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None, timings: Timings = Timings()
+) -> LedService:
     """Return the service; it connects when it is run."""
     return LedService(
         name=APPLICATION_MANAGER,
@@ -55,7 +58,7 @@ def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None 
         telemetry=setup(
             APPLICATION_MANAGER, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio
         ),
-        compose=partial(compose, settings),
+        compose=partial(compose, settings, timings=timings),
         namespaces={settings.namespace: {}},
         kube=kube,
         bus=bus,
@@ -63,7 +66,7 @@ def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None 
     )
 
 
-def compose(settings: Settings, base: Base) -> Work:
+def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Work:
     """Join the parts for one term of leadership."""
     kube, telemetry = base.kube, base.telemetry
     watches = Watches(kube)
@@ -71,7 +74,7 @@ def compose(settings: Settings, base: Base) -> Work:
     known = Known(
         kube,
         watches.applications.objects,
-        Following(news, base.cluster),
+        Following(news, base.cluster, timings.lattice),
         groups_known=lambda: watches.groups.known,
         applications_known=lambda: watches.applications.known,
     )

@@ -20,6 +20,7 @@ from trellis.lattice.lattice_store import LatticeStore
 from trellis.lattice.lattices import Lattices
 from trellis.lattice.link import Link
 from trellis.lattice.store import ModelStore
+from trellis.lattice.timings import LatticeTimings
 from trellis.lattice.wadm import Wadm
 
 CONNECTION: Final = "trellis-application-manager"
@@ -50,10 +51,11 @@ class _Followed:
 class Following:
     """``wake`` is called in the event loop. ``cluster`` is this one's name, by which it owns lattices."""
 
-    def __init__(self, wake: Wake, cluster: str) -> None:
+    def __init__(self, wake: Wake, cluster: str, timings: LatticeTimings = LatticeTimings()) -> None:
+        self._timings = timings
         self._wake = wake
         self._cluster = cluster
-        self._lattices: Final[Lattices[str]] = Lattices(CONNECTION, self._on_view, self._follow, self._read)
+        self._lattices: Final[Lattices[str]] = Lattices(CONNECTION, self._on_view, self._follow, self._read, timings)
         self._needs: dict[str, LatticeAddress] = {}
         self._followed: dict[LatticeAddress, _Followed] = {}
         self._buckets: dict[Link, Bucket] = {}
@@ -115,8 +117,8 @@ class Following:
             for mark in [mark for mark, need in self._needs.items() if need == address]:
                 self._wake(mark, told)
 
-        store = LatticeStore(address, link, self._bucket(link), changed)
-        claim = LatticeClaim(address, link, self._cluster, lambda: changed(None))
+        store = LatticeStore(address, link, self._bucket(link), changed, self._timings)
+        claim = LatticeClaim(address, link, self._cluster, lambda: changed(None), self._timings.claim)
         followed = self._followed[address] = _Followed(store, claim)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -129,7 +131,8 @@ class Following:
     def _bucket(self, link: Link) -> Bucket:
         """Return wadm's storage on a link, whoever of its lattices and its reader comes first."""
         if link not in self._buckets:
-            self._buckets[link] = Bucket(link, f"trellis-{consumer_name(APPLICATION_MANAGER, _READER, self._cluster)}")
+            name = f"trellis-{consumer_name(APPLICATION_MANAGER, _READER, self._cluster)}"
+            self._buckets[link] = Bucket(link, name, self._timings.bucket)
         return self._buckets[link]
 
     async def _read(self, link: Link) -> None:

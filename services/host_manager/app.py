@@ -24,6 +24,7 @@ from host_manager.rights import Advice
 from host_manager.settings import Settings
 from host_manager.snapshot import Snapshot
 from host_manager.status import refused_by
+from host_manager.timings import Timings
 from host_manager.views import GroupView
 from host_manager.watch import on_pod, on_workload, only_our_mark
 from host_manager.watches import UNKNOWN_SECONDS, Watches
@@ -60,13 +61,15 @@ STATUS_DELAY_SECONDS: Final = 0.2
 """A status counts pods: changes that come in a burst are counted once."""
 
 
-def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None) -> LedService:
+def create_app(
+    settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None, timings: Timings = Timings()
+) -> LedService:
     """Return the service; it connects when it is run."""
     return LedService(
         name=HOST_MANAGER,
         settings=settings,
         telemetry=setup(HOST_MANAGER, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio),
-        compose=partial(compose, settings),
+        compose=partial(compose, settings, timings=timings),
         namespaces={settings.namespace: {}},
         kube=kube,
         bus=bus,
@@ -75,13 +78,13 @@ def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None 
     )
 
 
-def compose(settings: Settings, base: Base) -> Work:
+def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Work:
     """Join the parts for one term of leadership."""
     kube, bus, telemetry = base.kube, base.bus, base.telemetry
     watches = Watches(kube, settings.watch_namespaces)
     groups, pods = watches.groups.objects, watches.pods.objects
-    copying = Copying(bus, telemetry, base.cluster)
-    listening = Listening(lambda key: group_soon(key), copying.run)  # noqa: PLW0108 - bound below
+    copying = Copying(bus, telemetry, base.cluster, timings)
+    listening = Listening(lambda key: group_soon(key), copying.run, timings)  # noqa: PLW0108 - bound below
     known = Known(kube, groups, pods, budgets=watches.budgets.objects, listening=listening)
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_HOST_MANAGER)
     effects = Effects(kube, recorder, known)

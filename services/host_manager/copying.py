@@ -11,6 +11,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
+from host_manager.timings import Timings
 from trellis.bus import cancellation
 from trellis.bus.bus import Bus, BusUnavailable, FactRefused
 from trellis.bus.naming import consumer_name
@@ -34,11 +35,12 @@ class Copying:
     bus: Bus
     telemetry: Telemetry
     cluster: str
+    timings: Timings = Timings()
 
     async def run(self, address: LatticeAddress, link: Link) -> None:
         """Copy a lattice's events until cancelled."""
         name = f"trellis-{consumer_name(HOST_MANAGER, address.token, self.cluster)}"
-        forwarder = Forwarder(link, address, name, self._take)
+        forwarder = Forwarder(link, address, name, self._take, self.timings.lattice.forwarder)
         metrics, nats = self.telemetry.metrics, redact_url(address.link.url)
         forgets = [
             metrics.lattice_lag(HOST_MANAGER, (nats, address.name, stream), lag.count, lag.seconds)

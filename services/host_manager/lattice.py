@@ -19,7 +19,8 @@ from host_manager.pods import PodView
 from host_manager.snapshot import Snapshot
 from trellis.lattice.address import LatticeAddress
 from trellis.lattice.groups import lattice_address
-from trellis.lattice.hosts import SILENCE_SECONDS, Presence, Sighting, presence_of
+from trellis.lattice.hosts import Presence, Sighting, presence_of
+from trellis.lattice.view import LatticeView
 
 _WORDS: Final[Mapping[Presence, Literal["Yes", "No", "Unknown"]]] = {
     Presence.PRESENT: "Yes",
@@ -61,22 +62,22 @@ def reports_of(snapshot: Snapshot) -> dict[str, Report]:
     pods = {pod.name for pod in snapshot.pods}
     claims = [seen for seen in view.hosts if seen.host.labels.get(POD_LABEL) in pods]
     hosts = {seen.host.labels[POD_LABEL]: seen for seen in sorted(claims, key=_started)}
-    return {pod.name: _report(pod, hosts.get(pod.name), snapshot, view.linked_since) for pod in snapshot.pods}
+    return {pod.name: _report(pod, hosts.get(pod.name), snapshot, view) for pod in snapshot.pods}
 
 
-def _report(pod: PodView, seen: Sighting | None, snapshot: Snapshot, linked: float | None) -> Report:
-    if not pod.tells or linked is None:
+def _report(pod: PodView, seen: Sighting | None, snapshot: Snapshot, view: LatticeView) -> Report:
+    if not pod.tells or view.linked_since is None:
         return Report("Unknown", seen)
     if not pod.ready:
-        heard = seen is not None and snapshot.clock - seen.at <= SILENCE_SECONDS
+        heard = seen is not None and snapshot.clock - seen.at <= view.silence
         return Report("Yes" if heard else "Unknown", seen)
     # What it could not say before it was ready, and we not hear before our link was there, is no silence.
     # The API server's clock may be far from ours, so that its time alone proves nothing.
     told = snapshot.clock - _ready_seconds(pod, snapshot)
-    listened = max(linked, told, snapshot.ready_at.get(pod.name, told))
-    presence = presence_of(None if seen is None else seen.at, snapshot.clock, listened)
+    listened = max(view.linked_since, told, snapshot.ready_at.get(pod.name, told))
+    presence = presence_of(None if seen is None else seen.at, snapshot.clock, listened, view.silence)
     since = seen.at if seen is not None and presence is Presence.PRESENT else listened
-    due = None if presence is Presence.SILENT else max(0.0, since + SILENCE_SECONDS - snapshot.clock)
+    due = None if presence is Presence.SILENT else max(0.0, since + view.silence - snapshot.clock)
     return Report(_WORDS[presence], seen, due)
 
 

@@ -19,7 +19,7 @@ from host_manager.group import Manifest
 from host_manager.lattice import Report, has_been_ready, reports_of
 from host_manager.pods import PodView
 from host_manager.snapshot import Snapshot
-from trellis.lattice.hosts import SILENCE_SECONDS, Sighting, Unit
+from trellis.lattice.hosts import Sighting, Unit
 from trellis.lattice.models import Model
 
 REPORTED: Final = "HostsReported"
@@ -32,8 +32,8 @@ _ITEM_BYTES: Final = 30 * 1024
 _UNITS_SHOWN: Final = 100
 _APPS_SHOWN: Final = 1000
 _PODS_NAMED: Final = 3
-_JITTER_SECONDS: Final = 30
-"""A host tells its uptime in whole seconds with every heartbeat: its start does not move by that."""
+_JITTER: Final = 30
+"""Seconds. A host tells its uptime in whole seconds with every heartbeat: its start does not move by that."""
 
 Said = tuple[str, str, str, str]
 """Type, status, reason and message of a condition."""
@@ -127,7 +127,7 @@ def _shown_reports(snapshot: Snapshot) -> dict[str, Report]:
         said = former.get(pod.name, {})
         if reports[pod.name].reported != "Unknown" or said.get("ready") is not pod.ready:
             continue
-        if not view.settled or (said["reported"] == "No" and has_been_ready(pod, snapshot, SILENCE_SECONDS)):
+        if not view.settled or (said["reported"] == "No" and has_been_ready(pod, snapshot, view.silence)):
             reports[pod.name] = replace(reports[pod.name], reported=said["reported"])
     return reports
 
@@ -194,7 +194,7 @@ def _identity(snapshot: Snapshot, seen: Sighting, former: Mapping[str, Manifest]
         seconds=round(snapshot.clock - seen.at) + host.uptime_seconds
     )
     before = former.get(host.id, {}).get("startedAt")
-    if before and abs((datetime.fromisoformat(before) - started).total_seconds()) <= _JITTER_SECONDS:
+    if before and abs((datetime.fromisoformat(before) - started).total_seconds()) <= _JITTER:
         started = datetime.fromisoformat(before)
     told: Manifest = {"id": host.id, "startedAt": started.strftime("%Y-%m-%dT%H:%M:%SZ")}
     told |= {"version": host.version} if host.version else {}

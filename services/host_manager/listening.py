@@ -16,6 +16,7 @@ from host_manager.group import Group
 from host_manager.inputs import Source
 from host_manager.lattice import lattice_of
 from host_manager.snapshot import Snapshot
+from host_manager.timings import Timings
 from trellis.lattice.lattices import Beside, Lattices
 from trellis.lattice.subjects import SubjectError
 
@@ -50,8 +51,8 @@ class Recycling:
 class Listening:
     """``wake`` is called with the key of each group whose lattice has news; ``beside`` runs for each lattice."""
 
-    def __init__(self, wake: Callable[[str], None], beside: Beside | None = None) -> None:
-        self.lattices: Final[Lattices[str]] = Lattices(CONNECTION, wake, beside)
+    def __init__(self, wake: Callable[[str], None], beside: Beside | None = None, timings: Timings = Timings()) -> None:
+        self.lattices: Final[Lattices[str]] = Lattices(CONNECTION, wake, beside, timings=timings.lattice)
         self.recycling: Final = Recycling()
         self._why: dict[str, str] = {}
 

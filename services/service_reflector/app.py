@@ -73,7 +73,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         kube,
         watches.groups.objects,
         watches.services.objects,
-        Following(news),
+        Following(news, timings),
         settings.service_namespaces,
         let_go=settings.let_go,
         routes=watches.routes.objects,

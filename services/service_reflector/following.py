@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from service_reflector.timings import Timings
 from trellis.lattice.address import LatticeAddress
 from trellis.lattice.comparison import Comparison
 from trellis.lattice.groups import POD_LABEL
@@ -39,9 +40,12 @@ class News:
 class Following:
     """``wake`` is called in the event loop."""
 
-    def __init__(self, wake: Wake) -> None:
+    def __init__(self, wake: Wake, timings: Timings = Timings()) -> None:
+        self._timings = timings
         self._wake = wake
-        self._lattices: Final[Lattices[str]] = Lattices(CONNECTION, self._on_view, self._compare)
+        self._lattices: Final[Lattices[str]] = Lattices(
+            CONNECTION, self._on_view, self._compare, timings=timings.lattice
+        )
         self._needs: dict[str, LatticeAddress] = {}
         self._comparisons: dict[LatticeAddress, Comparison] = {}
         self._hosts: dict[str, tuple[float, Mapping[str, Sighting]]] = {}
@@ -98,7 +102,7 @@ class Following:
             for mark in [mark for mark, need in self._needs.items() if need == address]:
                 self._wake(mark, names, trace)
 
-        comparison = self._comparisons[address] = Comparison(address, link, changed)
+        comparison = self._comparisons[address] = Comparison(address, link, changed, self._timings.lattice)
         try:
             await comparison.run()
         finally:

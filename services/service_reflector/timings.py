@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from trellis.kube.refusals import RefusalTimings
+from trellis.lattice.timings import LatticeTimings
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,3 +18,4 @@ class Timings:
 
     group_grace: float = 300.0
     refusals: RefusalTimings = field(default_factory=RefusalTimings)
+    lattice: LatticeTimings = field(default_factory=LatticeTimings)

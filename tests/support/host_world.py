@@ -7,6 +7,7 @@ import http
 import time
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 import host_manager.app
 import host_manager.settings
+from host_manager.timings import Timings
 from support.fleet import Fleet, eventually
 from support.host_groups import MINIMAL, TODAYS_NAME, children, custom_resource
 from support.in_process import serving
@@ -147,10 +149,11 @@ class HostWorld:
         except AssertionError:
             pytest.fail(f"group {name} does not settle at revision {revision}: {self.status(name)}")
 
-    def service(self, **changes: Any) -> AbstractAsyncContextManager[LedService]:
+    def service(self, timings: Timings = Timings(), **changes: Any) -> AbstractAsyncContextManager[LedService]:
         """Run host_manager in this process for the time of a block."""
         settings = {"sources_seconds": SOURCES_SECONDS} | self.fleet.settings(**changes)
-        return serving(host_manager.app.create_app, host_manager.settings.Settings, settings)
+        create = partial(host_manager.app.create_app, timings=timings)
+        return serving(create, host_manager.settings.Settings, settings)
 
     async def as_recorded(self, case: str, operator: str = TODAYS_NAME) -> None:
         """Make what wasmcloud-operator was recorded to make: a group with its finalizer, and the children."""

@@ -7,12 +7,14 @@ import http
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any
 
 import pytest
 
 import application_manager.app
 import application_manager.settings
+from application_manager.timings import Timings
 from support.fleet import eventually
 from support.host_behaviour import own_lattice
 from support.host_world import PATIENCE, HostWorld
@@ -34,9 +36,20 @@ KUBECTL = "?fieldManager=kubectl"
 
 
 class KeptWorld:
-    """The Applications of one test: a namespace, a lattice on a NATS; ``place``: what its groups say of where it is."""
+    """The Applications of one test: a namespace, a lattice on a NATS; ``place``: what its groups say of where it is.
 
-    def __init__(self, hosts: HostWorld, port: int, lattice: str, place: Manifest | None = None) -> None:
+    ``timings``: of the managers that it runs.
+    """
+
+    def __init__(
+        self,
+        hosts: HostWorld,
+        port: int,
+        lattice: str,
+        place: Manifest | None = None,
+        timings: Timings = Timings(),
+    ) -> None:
+        self.timings = timings
         self.hosts = hosts
         self.namespace = hosts.namespace
         self.port = port
@@ -141,7 +154,8 @@ class KeptWorld:
     def manager(self, **changes: Any) -> AbstractAsyncContextManager[LedService]:
         """Run application_manager in this process for the time of a block."""
         settings = self.hosts.fleet.settings(**changes)
-        return serving(application_manager.app.create_app, application_manager.settings.Settings, settings)
+        create = partial(application_manager.app.create_app, timings=self.timings)
+        return serving(create, application_manager.settings.Settings, settings)
 
     def permit_deletions(self) -> None:
         """Let the circuit breaker pass every deletion of this test."""
@@ -166,10 +180,16 @@ def define_applications(api: Api) -> None:
 
 
 @contextlib.contextmanager
-def kept_world(hosts: HostWorld, port: int, lattice: str, place: Manifest | None = None) -> Iterator[KeptWorld]:
+def kept_world(
+    hosts: HostWorld,
+    port: int,
+    lattice: str,
+    place: Manifest | None = None,
+    timings: Timings = Timings(),
+) -> Iterator[KeptWorld]:
     """Have a world of one test for the time of a block."""
     define_applications(hosts.api)
-    made = KeptWorld(hosts, port, lattice, place)
+    made = KeptWorld(hosts, port, lattice, place, timings)
     try:
         yield made
     finally:

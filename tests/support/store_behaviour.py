@@ -20,6 +20,7 @@ from trellis.lattice.projection import project
 from trellis.lattice.replies import Status
 from trellis.lattice.store import ModelStore, Proof
 from trellis.lattice.subjects import CONTROL_PREFIX
+from trellis.lattice.timings import LatticeTimings
 from trellis.lattice.wadm import Wadm
 
 SECONDS = 60.0
@@ -100,10 +101,12 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def followed(address: LatticeAddress, cluster: str = "one") -> AsyncIterator[Followed]:
+async def followed(
+    address: LatticeAddress, cluster: str = "one", timings: LatticeTimings = LatticeTimings()
+) -> AsyncIterator[Followed]:
     """Follow a lattice for the time of a block."""
     news = News()
-    made = Followed(Following(news, cluster))
+    made = Followed(Following(news, cluster, timings))
 
     def wake(_: str, names: Iterable[str] | None) -> None:
         made.told.append(None if names is None else tuple(sorted(names)))

@@ -14,10 +14,9 @@ from trellis.bus import cancellation
 from trellis.lattice.link import Link, LinkAwayError, SilenceError
 from trellis.lattice.reading import LatticeDataError
 from trellis.lattice.replies import WadmRefusedError
+from trellis.lattice.timings import AnsweringTimings
 from trellis.lattice.wadm import Wadm
 
-EVERY_SECONDS: Final = 5.0
-_AGAIN_SECONDS: Final = 1.0
 _SILENT: Final = 3
 """Questions in a row without an answer; where nobody listens each ends at once, so it is silent after two seconds."""
 _ASKED: Final = "trellis-asks"
@@ -27,7 +26,10 @@ _ASKED: Final = "trellis-asks"
 class Answering:
     """``why`` is why wadm is silent, for people; "" if it answers, or was not asked often enough."""
 
-    def __init__(self, wadm: Wadm, link: Link, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, wadm: Wadm, link: Link, changed: Callable[[], None], timings: AnsweringTimings = AnsweringTimings()
+    ) -> None:
+        self._timings = timings
         self.why = ""
         self._wadm = wadm
         self._link = link
@@ -43,7 +45,7 @@ class Answering:
             failures = failures + 1 if why and self._link.since is not None else 0
             if not why or failures >= _SILENT:
                 self._tell(why)
-            await asyncio.sleep(_AGAIN_SECONDS if failures else EVERY_SECONDS)
+            await asyncio.sleep(self._timings.again if failures else self._timings.every)
 
     async def _ask(self) -> str:
         """Return why there is no answer, "" if there is, or another reason than that wadm is silent."""

@@ -16,9 +16,8 @@ from typing import Final
 
 from trellis.lattice.manifests import Application
 from trellis.lattice.models import Model
+from trellis.lattice.timings import ComparisonTimings
 
-SETTLE_SECONDS: Final = 2.0
-"""For so long an event counts more than an answer that contradicts it: wadm may read what is older than its word."""
 _REMEMBERED: Final = 5_000
 
 
@@ -50,6 +49,7 @@ class Applications:
     wanted: dict[str, str] = field(default_factory=dict)
     complete: bool = False
     events: int = 0
+    timings: ComparisonTimings = ComparisonTimings()
 
     def deployed(self) -> dict[str, Application]:
         """Return every application that is known to be deployed, by name."""
@@ -108,7 +108,7 @@ class Applications:
         if one.count > asked:
             return False
         held = one.application
-        young = now - one.heard < SETTLE_SECONDS
+        young = now - one.heard < self.timings.doubt
         if not version:
             if held is None or one.gone or not young:
                 self.known[name] = replace(one, application=None, gone=False, sure=True)
@@ -144,7 +144,7 @@ class Applications:
 
     def doubts(self, now: float) -> float | None:
         """Return in how many seconds wadm is to be asked again, None if nothing is in doubt."""
-        left = [one.heard + SETTLE_SECONDS - now for one in self.known.values() if not one.sure]
+        left = [one.heard + self.timings.doubt - now for one in self.known.values() if not one.sure]
         return max(0.0, *left) if left else None
 
     def _forget(self) -> None:

@@ -32,20 +32,11 @@ from trellis.lattice.link import Link, LinkAwayError
 from trellis.lattice.portion import Portion
 from trellis.lattice.stored import Entry, TooManyError
 from trellis.lattice.subjects import MODEL_KEYS, STREAM_MODELS
+from trellis.lattice.timings import BucketTimings
 from trellis.telemetry import get_logger
 
-EVERY_SECONDS: Final = 600.0
-"""Between two readings of all there is when nothing goes wrong."""
 _BATCH: Final = 200
-_FETCH_SECONDS: Final = 5.0
-_LOOK_SECONDS: Final = 10.0
-_INACTIVE_SECONDS: Final = 60.0
-_GOODBYE_SECONDS: Final = 1.0
-_AGAIN: Final = Backoff(first=0.2, cap=10.0)
-_JOIN_SECONDS: Final = 0.1
-"""Between a lattice that joins and reading all again: groups of hosts come many at a time."""
 _REMOVED: Final = frozenset({"DEL", "PURGE"})
-_TOO_MANY_SECONDS: Final = 120.0
 _TROUBLE: Final = (nats.errors.Error, LinkAwayError, OSError, TimeoutError)
 
 _log = get_logger(__name__)
@@ -58,7 +49,9 @@ class MissedError(nats.errors.Error):
 class Bucket:
     """``name``: what the names of its consumers begin with, one token of a subject."""
 
-    def __init__(self, link: Link, name: str) -> None:
+    def __init__(self, link: Link, name: str, timings: BucketTimings = BucketTimings()) -> None:
+        self._timings = timings
+        self._again = Backoff(first=timings.backoff_first, cap=timings.backoff_most)
         self._link = link
         self._name = name
         self._portions: dict[str, list[Portion]] = {}
@@ -106,15 +99,15 @@ class Bucket:
                 await self._read_on_this_link()
             except _TROUBLE as error:
                 self._away(error)
-                failures = 1 if time.monotonic() - began > _LOOK_SECONDS else failures + 1
-                await self._pause(_AGAIN.delay(failures))
+                failures = 1 if time.monotonic() - began > self._timings.look else failures + 1
+                await self._pause(self._again.delay(failures))
 
     async def _pause(self, seconds: float) -> None:
         """Wait before the next try; not for a lattice's first."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._waiting.wait()
-                await asyncio.sleep(_JOIN_SECONDS)
+                await asyncio.sleep(self._timings.join)
 
     async def _read_on_this_link(self) -> None:
         """Read until the time for a new reading has come, a lattice joins, or the connection is another.
@@ -145,12 +138,12 @@ class Bucket:
         """Return when a lattice waits for another reading, and this one has come to its end once."""
         while not (self._waiting.is_set() and self._completed):
             await self._waiting.wait()
-            await asyncio.sleep(_JOIN_SECONDS)
+            await asyncio.sleep(self._timings.join)
 
     async def _read(self) -> None:
         jetstream = self._link.jetstream()
         name = f"{self._name}-{secrets.token_hex(4)}"
-        await jetstream.add_consumer(STREAM_MODELS, _config(name))
+        await jetstream.add_consumer(STREAM_MODELS, _config(name, self._timings.inactive))
         stream = await jetstream.stream_info(STREAM_MODELS)
         # If the stream was made anew between the two, its consumer is none of it, and this says so.
         pending = (await jetstream.consumer_info(STREAM_MODELS, name)).num_pending or 0
@@ -160,7 +153,7 @@ class Bucket:
             await self._follow(jetstream, subscription, name, pending)
         finally:
             with contextlib.suppress(*_TROUBLE):
-                async with asyncio.timeout(_GOODBYE_SECONDS):  # it vanishes by itself, a minute later
+                async with asyncio.timeout(self._timings.goodbye):  # it vanishes by itself, a minute later
                     await subscription.unsubscribe()
                     await jetstream.delete_consumer(STREAM_MODELS, name)
 
@@ -177,12 +170,12 @@ class Bucket:
         self, jetstream: JetStreamContext, subscription: JetStreamContext.PullSubscription, name: str, pending: int
     ) -> None:
         """Take what there is, then what comes, until everything is to be read again."""
-        ends, taken, delivered = time.monotonic() + EVERY_SECONDS, 0, 0
+        ends, taken, delivered = time.monotonic() + self._timings.every, 0, 0
         if not pending:
             self._complete()
         while time.monotonic() < ends:
             cancellation.check()
-            messages = await _fetch(subscription)
+            messages = await _fetch(subscription, self._timings.fetch)
             for message in messages:
                 taken += 1
                 if message.metadata.sequence.consumer != taken:
@@ -228,7 +221,7 @@ class Bucket:
         _log.warning("wadm's storage is not read for a lattice now", key=portion.key, reason=str(error))
         portion.away(str(error), news=True)
         self._aside.add(portion)
-        asyncio.get_running_loop().call_later(_TOO_MANY_SECONDS, self._take_back, portion)
+        asyncio.get_running_loop().call_later(self._timings.too_many, self._take_back, portion)
 
     def _take_back(self, portion: Portion) -> None:
         if portion in self._aside:  # else nobody needs it any more
@@ -266,19 +259,19 @@ def list_keys(key: str) -> Iterator[str]:
         at = key.find("-", at + 1)
 
 
-def _config(name: str) -> ConsumerConfig:
+def _config(name: str, inactive: float) -> ConsumerConfig:
     return ConsumerConfig(
         name=name,
         filter_subject=f"{MODEL_KEYS}>",
         deliver_policy=DeliverPolicy.LAST_PER_SUBJECT,
         ack_policy=AckPolicy.NONE,
-        inactive_threshold=_INACTIVE_SECONDS,
+        inactive_threshold=inactive,
         mem_storage=True,
     )
 
 
-async def _fetch(subscription: JetStreamContext.PullSubscription) -> list[Msg]:
+async def _fetch(subscription: JetStreamContext.PullSubscription, seconds: float) -> list[Msg]:
     try:
-        return await fetch(subscription, _BATCH, _FETCH_SECONDS)
+        return await fetch(subscription, _BATCH, seconds)
     except TimeoutError:  # the library's own is one, and it raises Python's if the time ends between two requests
         return []

@@ -36,20 +36,13 @@ from trellis.lattice.subjects import (
     model_list_subject,
     wadm_events_subject,
 )
+from trellis.lattice.timings import LatticeTimings
 from trellis.telemetry import TraceContext, get_logger
 from trellis.telemetry.tracing import trace_from
 
-EVERY_SECONDS: Final = 180.0
-"""Between two comparisons when nothing is heard."""
 PUBLISHED: Final = "manifest_published"
 UNPUBLISHED: Final = "manifest_unpublished"
-DEAF_SECONDS: Final = 15.0
-"""The same where wadm's answers have shown what it had not said: an account of a tenant's may hear nothing of it."""
-_SETTLE_SECONDS: Final = 0.05
-_ANSWER_SECONDS: Final = 5.0
-_TRY_AGAIN_SECONDS: Final = 10.0
 _ASKED_AT_ONCE: Final = 16
-_REPORT_SECONDS: Final = 60.0
 
 Changed = Callable[[Iterable[str], TraceContext | None], None]
 """Called in the event loop with the names of applications of which something is new."""
@@ -60,15 +53,19 @@ _log = get_logger(__name__)
 class Comparison:
     """``applications`` and ``running`` are what is known; ``why`` says why wadm does not answer, "" if it does."""
 
-    def __init__(self, address: LatticeAddress, link: Link, changed: Changed) -> None:
-        self.applications: Final = Applications()
-        self.running: Final = Running()
+    def __init__(
+        self, address: LatticeAddress, link: Link, changed: Changed, timings: LatticeTimings = LatticeTimings()
+    ) -> None:
+        self.applications: Final = Applications(timings=timings.comparison)
+        self.running: Final = Running(timings.silence)
         self.why = "wadm was not asked yet"
         self.heard = time.monotonic()
         """When the lattice last said or answered anything, monotonic seconds; before that, when this was made."""
         self._address = address
+        self._timings = timings.comparison
+        self._report = timings.report
         self._of = (address.lattice, address.account)
-        self._configurations = NamedConfigurations(address, link)
+        self._configurations = NamedConfigurations(address, link, timings.comparison)
         self._manifests: dict[str, object] = {}  # of applications that name configurations
         self._link = link
         self._changed = changed
@@ -76,7 +73,7 @@ class Comparison:
         self._asked_on: float | None = None
         self._deaf = False
         self._said_something = True
-        self._garbage_told = -_REPORT_SECONDS
+        self._garbage_told = -self._report
 
     def link_changed(self) -> None:
         """The link may be another: then everything is asked anew."""
@@ -112,11 +109,11 @@ class Comparison:
     async def _rest(self) -> None:
         """Wait until wadm is to be asked again; several events are one question."""
         doubts = self.applications.doubts(time.monotonic())
-        pause = (DEAF_SECONDS if self._deaf else EVERY_SECONDS) if not self.why else _TRY_AGAIN_SECONDS
+        pause = (self._timings.deaf if self._deaf else self._timings.every) if not self.why else self._timings.again
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pause if doubts is None else min(pause, doubts + _SETTLE_SECONDS)):
+            async with asyncio.timeout(pause if doubts is None else min(pause, doubts + self._timings.settle)):
                 await self._ask.wait()
-                await asyncio.sleep(_SETTLE_SECONDS)
+                await asyncio.sleep(self._timings.settle)
                 return
         if doubts is None:
             self._configurations.doubt_all()
@@ -130,7 +127,7 @@ class Comparison:
         self._asked_on = self._link.since
         asked, before = self.applications.events, self._shown()
         try:
-            models = read_models(await self._link.ask(model_list_subject(*self._of), seconds=_ANSWER_SECONDS))
+            models = read_models(await self._link.ask(model_list_subject(*self._of), seconds=self._timings.answer))
         except (LinkAwayError, LatticeDataError) as error:
             self._failed(str(error))
             self.applications.refused(asked)
@@ -160,7 +157,9 @@ class Comparison:
                 try:
                     lattice, account = self._of
                     subject = model_get_subject(lattice, name, account)
-                    answer = await self._link.ask(subject, orjson.dumps({"version": version}), seconds=_ANSWER_SECONDS)
+                    answer = await self._link.ask(
+                        subject, orjson.dumps({"version": version}), seconds=self._timings.answer
+                    )
                     application = await self._resolved(read_manifest(answer))
                 except (LinkAwayError, LatticeDataError, ValueError) as error:
                     self._failed(f"application {name}: {error}")  # it stays wanted, and what it had stays
@@ -249,7 +248,7 @@ class Comparison:
 
     def _tell_garbage(self, subject: str, error: LatticeDataError) -> None:
         now = time.monotonic()
-        if now - self._garbage_told >= _REPORT_SECONDS:
+        if now - self._garbage_told >= self._report:
             self._garbage_told = now
             _log.warning(
                 "a lattice's message is not what its protocol says: it is left out",

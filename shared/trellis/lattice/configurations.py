@@ -29,18 +29,19 @@ from trellis.lattice.subjects import (
     configuration_get_subject,
     configuration_subject,
 )
+from trellis.lattice.timings import ComparisonTimings
 
 _KEY: Final = re.compile(r"[-/_=.a-zA-Z0-9]+")
 _NOT_FOUND: Final = 404
 _GONE: Final = re.compile(rb"^KV-Operation:\s*(DEL|PURGE)\s*$", re.MULTILINE | re.IGNORECASE)
 _ASKED_AT_ONCE: Final = 16
-_ANSWER_SECONDS: Final = 5.0
 
 
 class NamedConfigurations:
     """``known``: by name what was read."""
 
-    def __init__(self, address: LatticeAddress, link: Link) -> None:
+    def __init__(self, address: LatticeAddress, link: Link, timings: ComparisonTimings = ComparisonTimings()) -> None:
+        self._timings = timings
         self.known: dict[str, Mapping[str, str]] = {}
         self._address = address
         self._link = link
@@ -90,14 +91,14 @@ class NamedConfigurations:
             return await self._ask_host(name)
         question = orjson.dumps({"last_by_subj": configuration_subject(lattice, name)})
         subject = configuration_get_subject(lattice)
-        return read_configuration(await self._link.ask(subject, question, seconds=_ANSWER_SECONDS))
+        return read_configuration(await self._link.ask(subject, question, seconds=self._timings.answer))
 
     async def _ask_host(self, name: str) -> Mapping[str, str]:
         try:
             subject = configuration_ask_subject(self._address.lattice, name, self._address.control_prefix)
         except SubjectError as error:
             raise LatticeDataError(str(error)) from None
-        return read_host_configuration(await self._link.ask(subject, seconds=_ANSWER_SECONDS))
+        return read_host_configuration(await self._link.ask(subject, seconds=self._timings.answer))
 
 
 def read_configuration(payload: bytes) -> Mapping[str, str]:

@@ -10,18 +10,15 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
-from typing import Final
 
-AWAY_SECONDS: Final = 30.0
-"""How long a link is away at least from a server where too much was said; twice as long the next time."""
-AWAY_MOST_SECONDS: Final = 300.0
-_FORGOTTEN_SECONDS: Final = 900.0
+from trellis.lattice.timings import FloodTimings
 
 
 @dataclass(slots=True)
 class Flood:
     """``why``: what was too much on the connection of now, for people; "" if nothing was."""
 
+    timings: FloodTimings = FloodTimings()
     why: str = ""
     _ends: asyncio.Event = field(default_factory=asyncio.Event)
     _away: float = 0.0
@@ -43,7 +40,7 @@ class Flood:
         if not self.why:
             return 0.0
         now, self.why = time.monotonic(), ""
-        again = self._away > 0 and now - self._at < _FORGOTTEN_SECONDS
-        self._away = min(2 * self._away, AWAY_MOST_SECONDS) if again else AWAY_SECONDS
+        again = self._away > 0 and now - self._at < self.timings.forgotten
+        self._away = min(2 * self._away, self.timings.away_most) if again else self.timings.away
         self._at = now
         return self._away

@@ -30,6 +30,7 @@ from trellis.bus.user_client import PermissionDenied
 from trellis.lattice.address import LatticeAddress
 from trellis.lattice.link import Link, LinkAwayError
 from trellis.lattice.subjects import copied_event, event_streams
+from trellis.lattice.timings import ForwarderTimings
 from trellis.telemetry import get_logger
 from trellis.token_bucket import TokenBucket
 
@@ -39,18 +40,6 @@ BYTES_PER_SECOND: Final = 1.0 * 2**20
 """Of one lattice: all share one stream of copies, from which the oldest go."""
 BYTES_AT_ONCE: Final = 64.0 * 2**20
 _BATCH: Final = 100
-_FETCH_SECONDS: Final = 5.0
-LATE_SECONDS: Final = 30.0
-"""From then on events that wait are warned of: they live 70 s."""
-_ACK_WAIT_SECONDS: Final = 5.0
-"""When an event comes again to whoever follows a reader that died with it: several may die in the 70 s that it lives.
-
-A reader that takes longer, as the bus is away, asks for no other event meanwhile, and its acknowledgement still counts.
-"""
-_LOOK_SECONDS: Final = 10.0
-_INACTIVE_SECONDS: Final = 3600.0
-"""A consumer that nobody reads any more vanishes: the lattice is not ours."""
-_AGAIN: Final = Backoff(first=0.2, cap=10.0)
 _TROUBLE: Final = (nats.errors.Error, LinkAwayError, OSError, TimeoutError)
 
 _log = get_logger(__name__)
@@ -100,6 +89,7 @@ class Forwarder:
     address: LatticeAddress
     name: str
     take: Take
+    timings: ForwarderTimings = ForwarderTimings()
     lags: Mapping[str, Lag] = field(init=False)
     late: bool = field(default=False, init=False)
     """Whether something waits for so long that it may be lost."""
@@ -108,7 +98,10 @@ class Forwarder:
     _events: TokenBucket = field(default_factory=lambda: TokenBucket(EVENTS_PER_SECOND, EVENTS_AT_ONCE), init=False)
     _bytes: TokenBucket = field(default_factory=lambda: TokenBucket(BYTES_PER_SECOND, BYTES_AT_ONCE), init=False)
 
+    _again: Backoff = field(init=False)
+
     def __post_init__(self) -> None:
+        self._again = Backoff(first=self.timings.backoff_first, cap=self.timings.backoff_most)
         self.lags = {stream: Lag() for stream in self._streams}
 
     @property
@@ -133,8 +126,8 @@ class Forwarder:
             except _TROUBLE as error:
                 self.lags[stream].seen(None)
                 self._tell(stream, error)
-            failures = 1 if time.monotonic() - began > _LOOK_SECONDS else failures + 1
-            await asyncio.sleep(_AGAIN.delay(failures))
+            failures = 1 if time.monotonic() - began > self.timings.look else failures + 1
+            await asyncio.sleep(self._again.delay(failures))
 
     async def _read(self, stream: str, subject: str) -> None:
         """Hand on what a stream has, and what comes, until it cannot be read.
@@ -152,13 +145,13 @@ class Forwarder:
             looked = time.monotonic()
             while True:
                 cancellation.check()
-                if messages := await _fetch(subscription):
+                if messages := await _fetch(subscription, self.timings.fetch):
                     left = messages[-1].metadata.num_pending
                     lag.seen(left + len(messages))
                     await self._hand_on(messages)
                     lag.seen(left)
                     await self._slow_down(messages)
-                if not messages or time.monotonic() - looked > _LOOK_SECONDS:
+                if not messages or time.monotonic() - looked > self.timings.look:
                     # Raises if the stream was made anew: a fetch of a consumer that is gone would be silent.
                     looked, info = time.monotonic(), await jetstream.consumer_info(stream, self.name)
                     lag.seen((info.num_pending or 0) + (info.num_ack_pending or 0))
@@ -173,8 +166,8 @@ class Forwarder:
             # What is said twice is kept once: the copies' stream remembers ids for longer than these events live.
             deliver_policy=DeliverPolicy.ALL,
             ack_policy=AckPolicy.EXPLICIT,
-            ack_wait=_ACK_WAIT_SECONDS,
-            inactive_threshold=_INACTIVE_SECONDS,
+            ack_wait=self.timings.ack_wait,
+            inactive_threshold=self.timings.inactive,
         )
 
     async def _hand_on(self, messages: list[Msg]) -> None:
@@ -196,15 +189,15 @@ class Forwarder:
     async def _warn(self) -> None:
         """Say once that events wait for long, before they are lost."""
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(self.timings.look)
             longest = max(lag.seconds() for lag in self.lags.values())
-            if longest > LATE_SECONDS and not self.late:
+            if longest > self.timings.late and not self.late:
                 _log.warning(
                     "a lattice's events wait to be copied; they are lost after 70 s",
                     lattice=self.address.name,
                     waiting_seconds=round(longest),
                 )
-            self.late = longest > LATE_SECONDS
+            self.late = longest > self.timings.late
 
     def _tell(self, stream: str, error: Exception) -> None:
         if isinstance(error, APIError) and isinstance(error, NotFoundError):
@@ -222,9 +215,9 @@ class Forwarder:
             _log.info("a lattice's events are copied again", lattice=self.address.name, stream=stream)
 
 
-async def _fetch(subscription: JetStreamContext.PullSubscription) -> list[Msg]:
+async def _fetch(subscription: JetStreamContext.PullSubscription, seconds: float) -> list[Msg]:
     try:
-        return await fetch(subscription, _BATCH, _FETCH_SECONDS)
+        return await fetch(subscription, _BATCH, seconds)
     except TimeoutError:  # the library's own is one, and it raises Python's if the time ends between two requests
         return []
 

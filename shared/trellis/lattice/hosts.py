@@ -14,9 +14,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from trellis.lattice.reading import LatticeDataError, number, text, texts
-
-SILENCE_SECONDS: Final = 70.0
-"""Two heartbeats of 30 s and slack: wadm, too, takes a host for gone after that."""
+from trellis.lattice.timings import LatticeTimings
 
 MAX_HOSTS: Final = 5_000
 """Of one lattice. Whoever may publish on its NATS can invent hosts; more than this are not kept."""
@@ -30,7 +28,8 @@ LABELS_KEPT: Final = 64
 TEXT_KEPT: Final = 512
 _ID_MAX: Final = 256
 
-_UPTIME_MAX_SECONDS: Final = 2**31 - 1  # 68 years: a time in the past can be reckoned from it
+_UPTIME_MAX: Final = 2**31 - 1
+"""Seconds that a host may report, 68 years: a time in the past can be reckoned from it."""
 
 APPLICATION: Final = "wasmcloud.dev/appspec"
 """Annotation that wadm gives what it starts: the application's name."""
@@ -104,9 +103,13 @@ class Sighting:
 
 
 class Hosts:
-    """What is known of one lattice's hosts; the caller says what time it is."""
+    """What is known of one lattice's hosts; the caller says what time it is.
 
-    def __init__(self) -> None:
+    ``silence``: seconds without a heartbeat after which a host is silent.
+    """
+
+    def __init__(self, silence: float = LatticeTimings().silence) -> None:
+        self._silence = silence
         self._seen: dict[str, Sighting] = {}
         self._characters = 0
         self.refused = False
@@ -118,7 +121,7 @@ class Hosts:
     def heard(self, host: Host, now: float, said: str = "") -> bool:
         """A host described itself, at a time as of ``said_at``; return whether anything but its uptime is new."""
         before = self._seen.get(host.id)
-        if before is not None and is_late(said, before.said, now - before.told):
+        if before is not None and is_late(said, before.said, now - before.told, self._silence):
             self._seen[host.id] = before.heard_again(now)
             return False
         characters = self._characters + host.characters - (before.host.characters if before is not None else 0)
@@ -134,7 +137,7 @@ class Hosts:
     def left(self, host_id: str, now: float = 0.0, said: str = "") -> bool:
         """A host said that it stops; return whether it was known, and has not said anything else since."""
         before = self._seen.get(host_id)
-        if before is not None and is_late(said, before.said, now - before.told):
+        if before is not None and is_late(said, before.said, now - before.told, self._silence):
             return False
         gone = self._seen.pop(host_id, None)
         if gone is not None:
@@ -155,7 +158,7 @@ class Hosts:
             linked_since: since when our link has been there without a break, None if it is not.
         """
         seen = self._seen.get(host_id)
-        return presence_of(None if seen is None else seen.at, now, linked_since)
+        return presence_of(None if seen is None else seen.at, now, linked_since, self._silence)
 
     def forget_silent(self, now: float, linked_since: float | None) -> tuple[Host, ...]:
         """Forget every host that is silent, and return them: they are gone."""
@@ -166,24 +169,24 @@ class Hosts:
         return hosts
 
 
-def is_late(said: str, newest: str, since: float) -> bool:
+def is_late(said: str, newest: str, since: float, silence: float) -> bool:
     """Say whether a host's word comes after a later one of it, ``since`` seconds ago.
 
-    Not for longer than until it is silent: clocks are set back.
+    Not for longer than ``silence``, until it is silent: clocks are set back.
     """
-    return "" < said < newest and since <= SILENCE_SECONDS
+    return "" < said < newest and since <= silence
 
 
-def presence_of(heard: float | None, now: float, linked_since: float | None) -> Presence:
+def presence_of(heard: float | None, now: float, linked_since: float | None, silence: float) -> Presence:
     """Return what a time without a heartbeat means; ``heard`` is None for a host that was never heard.
 
     It counts from when our link was there to hear one: what was missed while it was away proves nothing.
     """
     if linked_since is None:
         return Presence.UNKNOWN
-    if heard is not None and now - heard <= SILENCE_SECONDS:
+    if heard is not None and now - heard <= silence:
         return Presence.PRESENT
-    return Presence.SILENT if now - linked_since > SILENCE_SECONDS else Presence.UNKNOWN
+    return Presence.SILENT if now - linked_since > silence else Presence.UNKNOWN
 
 
 def read_host(data: object) -> Host:
@@ -204,7 +207,7 @@ def read_host(data: object) -> Host:
         id=host_id,
         name=text(data, "friendly_name")[:TEXT_KEPT],
         version=text(data, "version")[:TEXT_KEPT],
-        uptime_seconds=min(number(data, "uptime_seconds") or 0, _UPTIME_MAX_SECONDS),
+        uptime_seconds=min(number(data, "uptime_seconds") or 0, _UPTIME_MAX),
         labels={name[:TEXT_KEPT]: value[:TEXT_KEPT] for name, value in labels},
         components=_units(data, "components"),
         providers=_units(data, "providers"),

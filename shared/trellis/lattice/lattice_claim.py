@@ -26,17 +26,14 @@ from trellis.bus.user_client import PermissionDenied
 from trellis.events.subjects import escape
 from trellis.lattice.address import LatticeAddress
 from trellis.lattice.link import Link, LinkAwayError
+from trellis.lattice.timings import ClaimTimings
 from trellis.telemetry import get_logger
 
 BUCKET: Final = "TRELLIS_LATTICES"
 """In the NATS of the lattice; a key a lattice: its name, of a tenant's in wadm's own account ``<account>.<name>``."""
 STREAM: Final = f"KV_{BUCKET}"
-CLAIM_SECONDS: Final = 600.0
-"""How long a claim lasts that nobody writes again: after it another cluster gets the lattice of one that is gone."""
-LOOK_SECONDS: Final = 5.0
 _WRITES: Final = 3
 _HELD: Final = 2 / 3
-_DUPLICATE_SECONDS: Final = 120.0
 _MAX_BYTES: Final = 2**20
 _REFUSALS: Final = 6
 # Error codes of JetStream's API: server/errors.json of nats-server.
@@ -49,7 +46,7 @@ _log = get_logger(__name__)
 
 
 class LatticeClaim:
-    """``changed`` is called, in the event loop, when the owner is another. ``lifetime``: of a bucket that is made."""
+    """``changed`` is called, in the event loop, when the owner is another."""
 
     def __init__(
         self,
@@ -57,7 +54,7 @@ class LatticeClaim:
         link: Link,
         cluster: str,
         changed: Callable[[], None],
-        lifetime: float = CLAIM_SECONDS,
+        timings: ClaimTimings = ClaimTimings(),
     ) -> None:
         self.unclaimed = ""
         """Why no claim can be made: then the lattice counts as ours. Empty if one can."""
@@ -67,7 +64,7 @@ class LatticeClaim:
         self._link = link
         self._cluster = cluster
         self._changed = changed
-        self._lifetime = lifetime
+        self._timings = timings
         self._held_until = 0.0
         self._write_at = 0.0
         self._other = ""
@@ -95,13 +92,13 @@ class LatticeClaim:
             cancellation.check()
             self._tell()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(self._timings.look):
                     await self._link.there()
                     await self._look()
             self._tell()
             self._look_now.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(self._timings.look):
                     await self._look_now.wait()
 
     async def _look(self) -> None:
@@ -133,7 +130,7 @@ class LatticeClaim:
         if owner and self.ours and _now() < self._write_at:
             return
         began = _now()
-        lifetime = (await jetstream.stream_info(STREAM)).config.max_age or self._lifetime
+        lifetime = (await jetstream.stream_info(STREAM)).config.max_age or self._timings.lifetime
         if await self._put(jetstream, after=(entry.seq or 0) if entry is not None else 0):
             self._held_until, self._write_at = began + _HELD * lifetime, began + lifetime / _WRITES
         else:
@@ -153,7 +150,10 @@ class LatticeClaim:
         body = orjson.dumps({"cluster": self._cluster})
         try:
             await jetstream.publish(
-                self._subject, body, headers={Header.EXPECTED_LAST_SUBJECT_SEQUENCE: str(after)}, timeout=LOOK_SECONDS
+                self._subject,
+                body,
+                headers={Header.EXPECTED_LAST_SUBJECT_SEQUENCE: str(after)},
+                timeout=self._timings.look,
             )
         except APIError as error:
             if error.err_code in _WRONG_LAST_SEQUENCE:
@@ -167,10 +167,10 @@ class LatticeClaim:
             subjects=[f"$KV.{BUCKET}.>"],
             retention=RetentionPolicy.LIMITS,
             storage=StorageType.FILE,
-            max_age=self._lifetime,
+            max_age=self._timings.lifetime,
             max_bytes=_MAX_BYTES,
             max_msgs_per_subject=1,
-            duplicate_window=min(self._lifetime, _DUPLICATE_SECONDS),
+            duplicate_window=min(self._timings.lifetime, self._timings.duplicates),
             allow_direct=True,
             allow_rollup_hdrs=True,
         )

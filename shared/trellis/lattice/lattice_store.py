@@ -20,6 +20,7 @@ from trellis.lattice.portion import Portion
 from trellis.lattice.replies import Status
 from trellis.lattice.statuses import Statuses
 from trellis.lattice.store import Proof, StoredModel
+from trellis.lattice.timings import LatticeTimings
 from trellis.lattice.wadm import Wadm
 
 Changed = Callable[[Iterable[str] | None], None]
@@ -29,16 +30,23 @@ Changed = Callable[[Iterable[str] | None], None]
 class LatticeStore:
     """``bucket`` is wadm's storage on this link, which is read for all lattices that are on it; the caller runs it."""
 
-    def __init__(self, address: LatticeAddress, link: Link, bucket: Bucket, changed: Changed) -> None:
-        self.wadm: Final = Wadm(address, link, lambda: self._listing.want())  # noqa: PLW0108 (it is made below)
+    def __init__(
+        self,
+        address: LatticeAddress,
+        link: Link,
+        bucket: Bucket,
+        changed: Changed,
+        timings: LatticeTimings = LatticeTimings(),
+    ) -> None:
+        self.wadm: Final = Wadm(address, link, lambda: self._listing.want(), timings.wadm)  # noqa: PLW0108 (made below)
         self._lattice = address.lattice
         self._link = link
         self._changed = changed
         self._bucket = bucket
-        self._portion = Portion(address, link, self._on_models)
-        self._statuses = Statuses(self.wadm, link, self, changed)
-        self._listing = Listing(self.wadm, link, self._statuses)
-        self._answering = Answering(self.wadm, link, lambda: changed(None))
+        self._portion = Portion(address, link, self._on_models, timings.report)
+        self._statuses = Statuses(self.wadm, link, self, changed, timings)
+        self._listing = Listing(self.wadm, link, self._statuses, timings.listing)
+        self._answering = Answering(self.wadm, link, lambda: changed(None), timings.answering)
         self._there = False
 
     @property

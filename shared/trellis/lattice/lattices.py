@@ -15,6 +15,7 @@ from typing import Generic, Self, TypeVar
 
 from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.link import Link
+from trellis.lattice.timings import LatticeTimings
 from trellis.lattice.view import LatticeView
 from trellis.lattice.watch import LatticeWatch
 
@@ -49,7 +50,9 @@ class Lattices(Generic[Key]):
         changed: Callable[[Key], None],
         beside: Beside | None = None,
         beside_link: BesideLink | None = None,
+        timings: LatticeTimings = LatticeTimings(),
     ) -> None:
+        self._timings = timings
         self._name = name
         self._changed = changed
         self._beside = beside
@@ -111,7 +114,9 @@ class Lattices(Generic[Key]):
     def _watch(self, address: LatticeAddress) -> None:
         if address in self._watches:
             return
-        watch = LatticeWatch(address, self._link(address.link), lambda: self._tell(lambda need: need == address))
+        watch = LatticeWatch(
+            address, self._link(address.link), lambda: self._tell(lambda need: need == address), self._timings
+        )
         task = self._tasks.create_task(self._follow(watch, address), name=f"lattice {address.lattice}")
         self._watches[address] = _Watched(watch, task)
 
@@ -124,7 +129,7 @@ class Lattices(Generic[Key]):
     def _link(self, address: LinkAddress) -> Link:
         linked = self._links.get(address)
         if linked is None:
-            link = Link(address, self._name, lambda: self._on_link(address))
+            link = Link(address, self._name, lambda: self._on_link(address), self._timings.link)
             linked = self._links[address] = _Linked(link, self._tasks.create_task(self._keep(link), name="link"))
         return linked.link
 

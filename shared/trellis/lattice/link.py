@@ -28,6 +28,7 @@ from trellis.lattice.flood import Flood
 from trellis.lattice.hearing import PENDING_BYTES, PENDING_MESSAGES, TROUBLE, Answers, Heard, Hearing
 from trellis.lattice.outage import Outage
 from trellis.lattice.questions import Asked, Counter
+from trellis.lattice.timings import LinkTimings
 from trellis.lattice.tls import NOT_LET_IN, CertificateError, advised, client_context
 from trellis.redaction import redact_url
 from trellis.telemetry import get_logger
@@ -35,13 +36,7 @@ from trellis.telemetry import get_logger
 __all__ = ["INBOX", "Heard", "Link", "LinkAwayError", "NobodyAnswersError", "SilenceError", "TooLargeError"]
 
 INBOX: Final = "_INBOX_trellis"
-_ATTEMPTS: Final = Backoff(first=0.5, cap=30.0)
-_CONNECT_SECONDS: Final = 5
-_GOODBYE_SECONDS: Final = 1.0
-# A server that is frozen, or behind a cut cable, is noticed after two unanswered pings.
-_PING_SECONDS: Final = 10
 _UNANSWERED_PINGS: Final = 2
-_LOOK_SECONDS: Final = 5.0
 _UNUSABLE: Final = "its address cannot be read: see natsAddress"
 
 _log = get_logger(__name__)
@@ -50,15 +45,19 @@ _log = get_logger(__name__)
 class Link:
     """``changed`` is called, in the event loop, whenever the connection is lost or there (again)."""
 
-    def __init__(self, address: LinkAddress, name: str, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, address: LinkAddress, name: str, changed: Callable[[], None], timings: LinkTimings = LinkTimings()
+    ) -> None:
+        self._timings = timings
+        self._attempts = Backoff(first=timings.backoff_first, cap=timings.backoff_most)
         self._address = address
         self._name = name
         self._changed = changed
         self._client: StrangerClient | None = None
-        self._flood = Flood()
+        self._flood = Flood(timings.flood)
         self._hearing = Hearing(self._flood.came)
         self._counters: dict[str, Counter] = {}
-        self._outage = Outage("not connected yet")
+        self._outage = Outage("not connected yet", timings.outage)
         self._warned = False
         # The last one: a server may complain for ever.
         self._complaints: deque[Exception] = deque(maxlen=1)
@@ -192,8 +191,8 @@ class Link:
                     # What a user wrote is no address. The error's own text may have a password in it.
                     self._lost(_UNUSABLE)
                 # One that lasted was a good one, whatever ended it.
-                failures = 1 if time.monotonic() - connected_at > _LOOK_SECONDS else failures + 1
-                await asyncio.sleep(self._flood.pause() or _ATTEMPTS.delay(failures))
+                failures = 1 if time.monotonic() - connected_at > self._timings.look else failures + 1
+                await asyncio.sleep(self._flood.pause() or self._attempts.delay(failures))
         finally:
             self.since = None
             self._arrived.clear()
@@ -207,27 +206,27 @@ class Link:
         closed = self._flood.watch()
         client = StrangerClient(self._address.credentials)
         try:
-            async with asyncio.timeout(_CONNECT_SECONDS):
+            async with asyncio.timeout(self._timings.connect):
                 await self._connect(client, attempt, closed)
                 await self._hearing.open(client)
                 for counter in list(self._counters.values()):
                     await counter.open(client)
-                await client.flush(_CONNECT_SECONDS)
+                await client.flush(self._timings.connect)
             self._found()
             while not (closed.is_set() or client.is_closed):
                 cancellation.check()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_SECONDS):
+                    async with asyncio.timeout(self._timings.look):
                         await closed.wait()
                 if client.denied and not client.is_closed:
-                    await client.subscribe_again(_CONNECT_SECONDS)
+                    await client.subscribe_again(self._timings.connect)
                     self._heard_again(client)
             complaint = advised(describe(self._complaints[-1])) if self._complaints else "connection lost"
             self._lost(self._flood.why or complaint)
         finally:
             self._client = None
             self._hearing.closed()
-            await client.say_goodbye(_GOODBYE_SECONDS)
+            await client.say_goodbye(self._timings.goodbye)
 
     async def _connect(self, client: StrangerClient, attempt: int, closed: asyncio.Event) -> None:
         connected = False
@@ -252,8 +251,8 @@ class Link:
             name=self._name,
             inbox_prefix=INBOX,
             allow_reconnect=False,
-            connect_timeout=_CONNECT_SECONDS,
-            ping_interval=_PING_SECONDS,
+            connect_timeout=self._timings.connect,
+            ping_interval=self._timings.ping,  # type: ignore[arg-type] # any number will do
             max_outstanding_pings=_UNANSWERED_PINGS,
             tls=client_context(self._address),
             error_cb=on_error,

@@ -21,13 +21,9 @@ from trellis.lattice.replies import WadmRefusedError
 from trellis.lattice.statuses import Statuses
 from trellis.lattice.store import StoredModel
 from trellis.lattice.subjects import SubjectError, wadm_events_subject
+from trellis.lattice.timings import ListingTimings
 from trellis.lattice.wadm import Wadm
 
-EVERY_SECONDS: Final = 15.0
-"""Between two lists when nothing is heard: a tenant's account may hear nothing of what wadm says."""
-_SETTLE_SECONDS: Final = 0.1
-AFRESH_SECONDS: Final = 600.0
-"""After so long every version is asked for again: one that was deleted and put again may hold something else."""
 _ASKED_AT_ONCE: Final = 16
 _TROUBLE: Final = (LinkAwayError, LatticeDataError, WadmRefusedError, SubjectError)
 
@@ -37,7 +33,8 @@ Manifest = Mapping[str, Any]
 class Listing:
     """``why`` is why wadm does not tell, for people; "" if it does."""
 
-    def __init__(self, wadm: Wadm, link: Link, statuses: Statuses) -> None:
+    def __init__(self, wadm: Wadm, link: Link, statuses: Statuses, timings: ListingTimings = ListingTimings()) -> None:
+        self._timings = timings
         self.why = "wadm was not asked yet"
         self.known = False
         """Whether wadm told all applications since the bucket could not be read: what it told counts then."""
@@ -85,9 +82,9 @@ class Listing:
                 elif news:
                     changed(news)
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(EVERY_SECONDS):
+                    async with asyncio.timeout(self._timings.every):
                         await self._wanted.wait()
-                await asyncio.sleep(_SETTLE_SECONDS)  # several changes, one list
+                await asyncio.sleep(self._timings.settle)  # several changes, one list
         finally:
             self._synced, self.known = None, False
             await self._link.ignore(subject, self._on_wadm)
@@ -99,7 +96,7 @@ class Listing:
     async def _compare(self) -> set[str]:
         """Ask for what is new; return the names of that."""
         since = self._link.since
-        afresh = time.monotonic() - self._afresh > AFRESH_SECONDS
+        afresh = time.monotonic() - self._afresh > self._timings.afresh
         answered = self._statuses.asking()
         try:
             models, statuses = await self._wadm.models_and_statuses()

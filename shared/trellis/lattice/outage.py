@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
-PAUSE_SECONDS: Final = 60.0
-PAUSE_MAX_SECONDS: Final = 3600.0
+from trellis.lattice.timings import OutageTimings
+
 _KINDS_MAX: Final = 8
 """Reasons that an outage may have besides; texts with a number in them could else be new for ever."""
 
@@ -19,12 +19,13 @@ _KINDS_MAX: Final = 8
 class Outage:
     """``why`` is the reason that was told last, before the first outage what the caller says of the beginning."""
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: str, timings: OutageTimings = OutageTimings()) -> None:
         self.why = why
+        self._timings = timings
         self._told: set[str] = set()
         self._at = 0.0
         self._vague = False
-        self._pause = PAUSE_SECONDS
+        self._pause = self._timings.pause
 
     def away(self, why: str, now: float, *, vague: bool = False, urgent: bool = False) -> bool:
         """It is away for this reason; return whether that is news.
@@ -40,18 +41,18 @@ class Outage:
         if why == self.why:
             return False
         known = why in self._told or len(self._told) > _KINDS_MAX
-        pause = self._pause if known else 0.0 if self._vague or urgent else PAUSE_SECONDS
+        pause = self._pause if known else 0.0 if self._vague or urgent else self._timings.pause
         if now - self._at < pause:
             return False
         if known:
-            self._pause = min(2 * self._pause, PAUSE_MAX_SECONDS)
+            self._pause = min(2 * self._pause, self._timings.pause_most)
         return self._tell(why, now, vague=False)
 
     def over(self) -> None:
         """It is there: what comes next is another outage."""
         self.why = ""
         self._told.clear()
-        self._pause = PAUSE_SECONDS
+        self._pause = self._timings.pause
 
     def _tell(self, why: str, now: float, *, vague: bool) -> bool:
         self._told.add(why)

@@ -18,9 +18,8 @@ from trellis.lattice.link import Link
 from trellis.lattice.reading import LatticeDataError
 from trellis.lattice.stored import Entry, Stored
 from trellis.lattice.subjects import model_list_key
+from trellis.lattice.timings import LatticeTimings
 from trellis.telemetry import get_logger
-
-_REPORT_SECONDS: Final = 60.0
 
 Changed = Callable[[Iterable[str] | None], None]
 """Called in the event loop with the names of which something may be new, None for all."""
@@ -29,9 +28,15 @@ _log = get_logger(__name__)
 
 
 class Portion:
-    """``unreadable`` is set while there is no such bucket, or this user may not read it: waiting does not help."""
+    """``unreadable`` is set while there is no such bucket, or this user may not read it: waiting does not help.
 
-    def __init__(self, address: LatticeAddress, link: Link, changed: Changed) -> None:
+    ``report``: seconds between two log lines about entries that cannot be read.
+    """
+
+    def __init__(
+        self, address: LatticeAddress, link: Link, changed: Changed, report: float = LatticeTimings().report
+    ) -> None:
+        self._report = report
         self.key: Final = model_list_key(address.lattice, address.account)
         """Of the list of the lattice's names; with "-" behind it all others of its keys begin."""
         self.stored: Final = Stored(self.key)
@@ -43,7 +48,7 @@ class Portion:
         self._changed = changed
         self._synced: tuple[float, float] | None = None
         self._news: set[str] = set()
-        self._garbage_told = -_REPORT_SECONDS
+        self._garbage_told = -self._report
 
     @property
     def synced_at(self) -> float | None:
@@ -98,7 +103,7 @@ class Portion:
 
     def _tell_garbage(self, error: LatticeDataError) -> None:
         now = time.monotonic()
-        if now - self._garbage_told >= _REPORT_SECONDS:
+        if now - self._garbage_told >= self._report:
             self._garbage_told = now
             _log.warning(
                 "an entry of wadm's storage cannot be read: it is left out", lattice=self._lattice, reason=str(error)

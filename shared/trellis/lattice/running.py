@@ -11,21 +11,23 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from trellis.lattice.hosts import SILENCE_SECONDS, Sighting, is_late
+from trellis.lattice.hosts import Sighting, is_late
+from trellis.lattice.timings import LatticeTimings
 
 _REMEMBERED: Final = 20_000
 
 
 class Running:
-    """What events said of providers on hosts."""
+    """What events said of providers on hosts. ``silence``: seconds without a heartbeat after which a host is silent."""
 
-    def __init__(self) -> None:
+    def __init__(self, silence: float = LatticeTimings().silence) -> None:
+        self._silence = silence
         self._said: dict[tuple[str, str], tuple[float, bool, str]] = {}
 
     def said(self, provider: str, host: str, runs: bool, at: float, said: str = "") -> bool:
         """Take an event of monotonic seconds, and of a time as of ``said_at``; return whether it says anything new."""
         former = self._said.get((provider, host))
-        if former is not None and is_late(said, former[2], at - former[0]):
+        if former is not None and is_late(said, former[2], at - former[0], self._silence):
             return False
         self._said.pop((provider, host), None)
         self._said[provider, host] = (at, runs, said)
@@ -38,13 +40,12 @@ class Running:
         listed = {unit.id for unit in host.host.providers}
         for provider in providers:
             at, says, said = self._said.get((provider, host.host.id), (float("-inf"), False, ""))
-            if says if _is_newer(at, said, host) else provider in listed:
+            if says if self._is_newer(at, said, host) else provider in listed:
                 return True
         return False
 
-
-def _is_newer(at: float, said: str, host: Sighting) -> bool:
-    """Say whether an event is newer than a host's description of itself; the clock of a host may have been set back."""
-    if said and host.said and abs(at - host.told) <= SILENCE_SECONDS:
-        return said >= host.said
-    return at > host.told
+    def _is_newer(self, at: float, said: str, host: Sighting) -> bool:
+        """Say whether an event is newer than a host's description of itself; a host's clock may have been set back."""
+        if said and host.said and abs(at - host.told) <= self._silence:
+            return said >= host.said
+        return at > host.told

@@ -21,19 +21,13 @@ from trellis.lattice.reading import LatticeDataError
 from trellis.lattice.replies import Status, WadmRefusedError, read_status_said
 from trellis.lattice.store import StoredModel
 from trellis.lattice.subjects import SubjectError, status_of, status_subject
+from trellis.lattice.timings import LatticeTimings
 from trellis.lattice.wadm import Wadm
 from trellis.telemetry import get_logger
 
-EVERY_SECONDS: Final = 300.0
-"""Between two comparisons of all statuses when nothing goes wrong."""
-DOUBT_SECONDS: Final = 20.0
-"""After which wadm is taken to have nothing new to say of another version: it says nothing twice."""
-_TRY_AGAIN_SECONDS: Final = 10.0
-_SETTLE_SECONDS: Final = 0.1
 _ASKED_AT_ONCE: Final = 16
 CHARACTERS_KEPT: Final = 64 * 2**20
 """Of all applications of a lattice; what is said of one may have 1 MiB, which takes four times that in memory."""
-_REPORT_SECONDS: Final = 60.0
 _TROUBLE: Final = (LinkAwayError, LatticeDataError, WadmRefusedError, SubjectError)
 
 _log = get_logger(__name__)
@@ -52,7 +46,16 @@ class Models(Protocol):
 class Statuses:
     """``changed`` is told the applications of which wadm says something else."""
 
-    def __init__(self, wadm: Wadm, link: Link, models: Models, changed: Callable[[Iterable[str]], None]) -> None:
+    def __init__(
+        self,
+        wadm: Wadm,
+        link: Link,
+        models: Models,
+        changed: Callable[[Iterable[str]], None],
+        timings: LatticeTimings = LatticeTimings(),
+    ) -> None:
+        self._timings = timings.statuses
+        self._report = timings.report
         self._wadm = wadm
         self._link = link
         self._models = models
@@ -67,7 +70,7 @@ class Statuses:
         self._wanted = asyncio.Event()
         self._asked_on: float | None = None
         self._asked_at = 0.0
-        self._garbage_told = -_REPORT_SECONDS
+        self._garbage_told = -self._report
 
     def find(self, name: str) -> Status | None:
         """Return what wadm last said of an application as it is deployed now, None if nothing was heard."""
@@ -85,7 +88,7 @@ class Statuses:
             now, former = specs.get(model.deployed), self._deployed.get(name)
             self._deployed[name] = now
             if now is not None and now != former and self._begun:
-                self._doubted[name] = time.monotonic() + DOUBT_SECONDS
+                self._doubted[name] = time.monotonic() + self._timings.doubt
         self._begun = self._begun or names is None
         self.want()
 
@@ -120,13 +123,13 @@ class Statuses:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._pause(complete)):
                         await self._wanted.wait()
-                await asyncio.sleep(_SETTLE_SECONDS)  # several changes, one comparison
+                await asyncio.sleep(self._timings.settle)  # several changes, one comparison
         finally:
             await self._link.ignore(subject, self._on_status)
 
     def _pause(self, complete: bool) -> float:
         """Return after how many seconds it is asked again, should nothing be wanted."""
-        pause = EVERY_SECONDS if complete else _TRY_AGAIN_SECONDS
+        pause = self._timings.every if complete else self._timings.again
         doubts = min(self._doubted.values(), default=None) if complete else None
         return pause if doubts is None else max(0.0, min(pause, doubts - time.monotonic()))
 
@@ -134,7 +137,7 @@ class Statuses:
         """Ask for the statuses that may have been missed; return whether all were answered."""
         self._wanted.clear()
         names, since, now = set(self._models.names()), self._link.since, time.monotonic()
-        anew = since != self._asked_on or now - self._asked_at >= EVERY_SECONDS
+        anew = since != self._asked_on or now - self._asked_at >= self._timings.every
         for name in self._said.keys() - names if anew else ():
             self._forget(name)
         due = {name for name, until in self._doubted.items() if until <= now}
@@ -191,6 +194,6 @@ class Statuses:
 
     def _tell_garbage(self, subject: str, error: LatticeDataError) -> None:
         now = time.monotonic()
-        if now - self._garbage_told >= _REPORT_SECONDS:
+        if now - self._garbage_told >= self._report:
             self._garbage_told = now
             _log.warning("a status of wadm cannot be read: it is left out", subject=subject, reason=str(error))

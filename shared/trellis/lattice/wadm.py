@@ -27,11 +27,9 @@ from trellis.lattice.replies import (
     read_versions,
 )
 from trellis.lattice.subjects import model_list_subject, model_put_subject, model_subject
+from trellis.lattice.timings import WadmTimings
 
 Answer = TypeVar("Answer")
-ANSWER_SECONDS: Final = 5.0
-_STORED_SECONDS: Final = 10.0
-"""wadm answers after 5 s if it could not store a version."""
 _JSON: Final = {"Content-Type": "application/json"}
 """wadm reads what is not said to be JSON as YAML, where some characters are line breaks, and become spaces."""
 
@@ -43,7 +41,14 @@ class Wadm:
     ``LatticeDataError`` if its answer cannot be read, and ``SubjectError`` for a name that can be in no subject.
     """
 
-    def __init__(self, address: LatticeAddress, link: Link, wrote: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        address: LatticeAddress,
+        link: Link,
+        wrote: Callable[[], None] = lambda: None,
+        timings: WadmTimings = WadmTimings(),
+    ) -> None:
+        self._timings = timings
         self._of = (address.lattice, address.account)
         self._link = link
         self._wrote = wrote
@@ -54,7 +59,7 @@ class Wadm:
 
     async def models_and_statuses(self) -> tuple[tuple[Model, ...], Mapping[str, Status]]:
         """Return all applications, in the order of their names, and by name what wadm says of each."""
-        answer = await self._link.ask(model_list_subject(*self._of), seconds=ANSWER_SECONDS)
+        answer = await self._link.ask(model_list_subject(*self._of), seconds=self._timings.answer)
         return read_models(answer), read_statuses(answer)
 
     async def put(self, manifest: Mapping[str, Any], beside: Iterable[Mapping[str, Any]] = ()) -> Put:
@@ -72,7 +77,7 @@ class Wadm:
         if len(sizes) > 1 and sum(sizes) > self._link.limit:
             entry, remedy = f"an entry with {len(sizes)} versions", "delete old ones, `wash app delete NAME VERSION`"
             raise TooLargeError(entry, sum(sizes), self._link.limit, remedy)
-        return self._done(read_put(await self._link.ask(subject, payload, seconds=_STORED_SECONDS, headers=_JSON)))
+        return self._done(read_put(await self._link.ask(subject, payload, seconds=self._timings.stored, headers=_JSON)))
 
     async def deploy(self, application: str, version: str) -> str | None:
         """Deploy a version, and return it; None if there is no such application."""
@@ -106,4 +111,4 @@ class Wadm:
         payload = b"" if body is None else orjson.dumps(body)
         lattice, account = self._of
         subject = model_subject(lattice, verb, application, account)
-        return await self._link.ask(subject, payload, seconds=ANSWER_SECONDS)
+        return await self._link.ask(subject, payload, seconds=self._timings.answer)

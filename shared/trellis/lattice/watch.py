@@ -30,22 +30,12 @@ from trellis.lattice.subjects import (
     model_list_subject,
     wadm_events_subject,
 )
+from trellis.lattice.timings import LatticeTimings
 from trellis.lattice.view import LatticeView
 from trellis.telemetry import get_logger
 
-REFRESH_SECONDS: Final = 60.0
-"""Between two questions to wadm when nothing is heard from it."""
-
-_AGAIN_SECONDS: Final = 15.0
-"""Between two questions to wadm while it does not answer, or may not be asked."""
-_TICK_SECONDS: Final = 5.0
-_PING_SECONDS: Final = 1.0
-_ANSWER_SECONDS: Final = 2.0
-_HOSTS_SECONDS: Final = 10.0
 _GONE_NAMED: Final = 3
-_SETTLE_SECONDS: Final = 0.2
 _ASKED_AT_ONCE: Final = 16
-_REPORT_SECONDS: Final = 60.0
 
 _log = get_logger(__name__)
 
@@ -53,17 +43,25 @@ _log = get_logger(__name__)
 class LatticeWatch:
     """``changed`` is called, in the event loop, when the view is another (a host's uptime alone is none)."""
 
-    def __init__(self, address: LatticeAddress, link: Link, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        address: LatticeAddress,
+        link: Link,
+        changed: Callable[[], None],
+        timings: LatticeTimings = LatticeTimings(),
+    ) -> None:
+        self._timings = timings.watch
+        self._silence, self._report = timings.silence, timings.report
         self._address = address
         self._link = link
         self._changed = changed
-        self._hosts = Hosts()
+        self._hosts = Hosts(timings.silence)
         self._models: tuple[Model, ...] | None = None
-        self._wadm = Outage("wadm was not asked yet")
+        self._wadm = Outage("wadm was not asked yet", timings.link.outage)
         self._linked: float | None = None
         self._asked = False
         self._ask = asyncio.Event()
-        self._garbage_told = -_REPORT_SECONDS
+        self._garbage_told = -self._report
 
     def view(self) -> LatticeView:
         """Return what is known now."""
@@ -77,6 +75,7 @@ class LatticeWatch:
             self._wadm.why,
             settled,
             self._hosts.refused,
+            self._silence,
         )
 
     def link_changed(self) -> None:
@@ -133,7 +132,7 @@ class LatticeWatch:
 
     async def _forget(self) -> None:
         while True:
-            await asyncio.sleep(_TICK_SECONDS)
+            await asyncio.sleep(self._timings.tick)
             gone = self._hosts.forget_silent(time.monotonic(), self._link.since)
             if gone:
                 named = [host.id for host in gone[:_GONE_NAMED]]
@@ -146,9 +145,9 @@ class LatticeWatch:
         while True:
             cancellation.check()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_AGAIN_SECONDS if self._wadm.why else REFRESH_SECONDS):
+                async with asyncio.timeout(self._timings.again if self._wadm.why else self._timings.refresh):
                     await self._ask.wait()
-            await asyncio.sleep(_SETTLE_SECONDS)  # several events, one question
+            await asyncio.sleep(self._timings.settle)  # several events, one question
             self._ask.clear()
             if self._link.since is None:
                 continue
@@ -165,7 +164,7 @@ class LatticeWatch:
         lattice, prefix = self._address.lattice, self._address.control_prefix
         try:
             ping = host_ping_subject(lattice, prefix)
-            answers = await self._link.ask_all(ping, seconds=_PING_SECONDS, most=MAX_HOSTS)
+            answers = await self._link.ask_all(ping, seconds=self._timings.ping, most=MAX_HOSTS)
         except LinkAwayError:
             return
         gate = asyncio.Semaphore(_ASKED_AT_ONCE)
@@ -174,7 +173,7 @@ class LatticeWatch:
             async with gate:
                 try:
                     subject = host_get_subject(lattice, host_id, prefix)
-                    answer = decoded(await self._link.ask(subject, seconds=_ANSWER_SECONDS))
+                    answer = decoded(await self._link.ask(subject, seconds=self._timings.answer))
                     return self._heard(read_host(_response(answer)))
                 except LatticeDataError as error:
                     self._tell_garbage("host.get", error)
@@ -184,7 +183,7 @@ class LatticeWatch:
 
         known = len(self._hosts)
         try:
-            async with asyncio.timeout(_HOSTS_SECONDS):
+            async with asyncio.timeout(self._timings.hosts):
                 news = any(await asyncio.gather(*(one(host_id) for host_id in self._host_ids(answers))))
         except TimeoutError:
             _log.info("not every host of a lattice answers in time: heartbeats tell the rest", lattice=lattice)
@@ -207,7 +206,7 @@ class LatticeWatch:
         before = self._models, self._wadm.why
         try:
             subject = model_list_subject(self._address.lattice, self._address.account)
-            answer = await self._link.ask(subject, seconds=_ANSWER_SECONDS)
+            answer = await self._link.ask(subject, seconds=self._timings.answer)
             self._models = read_models(answer)
             self._wadm.over()
         except LinkAwayError as error:
@@ -219,7 +218,7 @@ class LatticeWatch:
 
     def _tell_garbage(self, subject: str, error: LatticeDataError) -> None:
         now = time.monotonic()
-        if now - self._garbage_told >= _REPORT_SECONDS:
+        if now - self._garbage_told >= self._report:
             self._garbage_told = now
             _log.warning(
                 "a lattice's message is not what its protocol says: it is left out",

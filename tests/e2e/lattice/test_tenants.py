@@ -13,7 +13,16 @@ from support.kept import KeptWorld, kept_world
 from support.kept_behaviour import KeptBehaviour, models
 from support.real_lattice import Wadm, application, http_server
 from support.store_behaviour import followed, manifest, until
-from support.tenants import EAST, WEST, TenantLattice, control_prefix, from_own_account, from_wadms_account, url_of
+from support.tenants import (
+    EAST,
+    OFTEN,
+    WEST,
+    TenantLattice,
+    control_prefix,
+    from_own_account,
+    from_wadms_account,
+    url_of,
+)
 from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.lattices import Lattices
 from trellis.lattice.store import Proof
@@ -53,13 +62,9 @@ class FromATenantsAccount(OfATenant):
 
     proves = False
 
-    @pytest.fixture(autouse=True)
-    def soon(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("trellis.lattice.listing.EVERY_SECONDS", 1.0)
-
     @pytest.fixture
     def kept(self, hosts: HostWorld, tenant_lattice: TenantLattice) -> Iterator[KeptWorld]:
-        with kept_world(hosts, tenant_lattice.nats.port, own_lattice(), from_own_account(self.tenant)) as made:
+        with kept_world(hosts, tenant_lattice.nats.port, own_lattice(), from_own_account(self.tenant), OFTEN) as made:
             yield made
 
 

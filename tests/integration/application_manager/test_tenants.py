@@ -15,7 +15,7 @@ from support.host_world import PATIENCE, HostWorld
 from support.kept import KeptWorld, kept_world, spec
 from support.kept_behaviour import KeptBehaviour, wadm_has
 from support.real_lattice import Wadm, application, wasm_component
-from support.tenants import EAST, WEST, from_own_account, from_wadms_account, url_of, write_accounts
+from support.tenants import EAST, OFTEN, WEST, from_own_account, from_wadms_account, url_of, write_accounts
 from support.wadm_stand_in import WadmStandIn
 from trellis import names
 from trellis.localcluster.nats import NatsServer
@@ -61,13 +61,9 @@ class TestFromATenantsAccount(OfATenant):
     tenant = WEST
     proves = False
 
-    @pytest.fixture(autouse=True)
-    def soon(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("trellis.lattice.listing.EVERY_SECONDS", 0.5)
-
     @pytest.fixture
     def kept(self, hosts: HostWorld, server: NatsServer, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
-        with kept_world(hosts, server.port, stand_in.lattice, from_own_account(self.tenant)) as made:
+        with kept_world(hosts, server.port, stand_in.lattice, from_own_account(self.tenant), OFTEN) as made:
             yield made
 
     async def test_the_group_says_that_deletions_are_not_proved(self, kept: KeptWorld, wadm: Wadm) -> None:

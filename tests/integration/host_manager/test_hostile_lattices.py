@@ -10,10 +10,12 @@ from typing import Any
 import orjson
 import pytest
 
+from host_manager.timings import Timings
 from support.fleet import eventually
 from support.host_world import PATIENCE, HostWorld
 from support.lattice_speaker import LatticeSpeaker
 from trellis.kube.resources import DEPLOYMENTS, EVENTS
+from trellis.lattice.timings import FloodTimings, LatticeTimings, LinkTimings
 from trellis.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.cluster
@@ -53,11 +55,11 @@ async def test_of_a_lattice_of_many_loud_hosts_what_fits_is_shown_and_other_grou
 
 
 async def test_a_lattice_that_says_more_than_is_heard_is_not_followed_for_a_while_and_nobody_is_taken_for_silent(
-    hosts: HostWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hosts: HostWorld, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("trellis.lattice.flood.AWAY_SECONDS", 5.0)
+    timings = Timings(lattice=LatticeTimings(link=LinkTimings(flood=FloodTimings(away=5.0))))
     with NatsServer(tmp_path / "nats") as server:
-        async with LatticeSpeaker(server.url, "flood", models=[]) as speaker, hosts.service():
+        async with LatticeSpeaker(server.url, "flood", models=[]) as speaker, hosts.service(timings):
             speaker.add("N-one")
             hosts.create("group", lattice="flood", natsAddress="nats://127.0.0.1", natsClientPort=server.port)
             await eventually(lambda: shown(hosts) == ["N-one"], "its host is heard", seconds=PATIENCE)

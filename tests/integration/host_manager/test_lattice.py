@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from host_manager.timings import Timings
 from support.exclusion import place
 from support.fleet import eventually, is_ours
 from support.host_world import PATIENCE, HostWorld
 from support.lattice_speaker import LatticeSpeaker
 from trellis.kube.resources import DEPLOYMENTS
+from trellis.lattice.timings import LatticeTimings
 from trellis.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.cluster
@@ -112,12 +114,10 @@ async def test_heartbeats_write_nothing(hosts: HostWorld, lattice: tuple[NatsSer
 
 
 async def test_a_silent_host_is_shown_and_restarted_if_that_is_asked_for(
-    hosts: HostWorld, lattice: tuple[NatsServer, LatticeSpeaker], monkeypatch: pytest.MonkeyPatch
+    hosts: HostWorld, lattice: tuple[NatsServer, LatticeSpeaker]
 ) -> None:
-    for module in ("trellis.lattice.hosts", "host_manager.lattice"):
-        monkeypatch.setattr(f"{module}.SILENCE_SECONDS", 3.0)
     server, _ = lattice
-    async with hosts.service():
+    async with hosts.service(Timings(lattice=LatticeTimings(silence=2.0))):
         hosts.create("group", **at(server))
         (pod,) = await settled_pods(hosts, "group", 1)
         await shown(hosts, "group", "False", "HostsSilent")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from host_manager.timings import Timings
 from support.fleet import eventually
 from support.grants import SYSTEM, Granted, elsewhere, given, granted, manifests, refused, used
 from support.host_world import PATIENCE, HostWorld
@@ -27,6 +28,7 @@ from trellis.kube.resources import (
     ROLES,
     SECRETS,
 )
+from trellis.lattice.timings import LatticeTimings
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.nats import NatsServer
 from trellis.names import breaker_name
@@ -119,10 +121,9 @@ async def a_second_term(hosts: HostWorld, server: NatsServer) -> None:
 @pytest.mark.timeout(420)  # all that can happen to a group, one thing after the other
 @pytest.mark.parametrize("mode", ["confined", "cluster"])
 async def test_each_right_is_used_and_none_is_missing(
-    hosts: HostWorld, account: Granted, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hosts: HostWorld, account: Granted, mode: str, tmp_path: Path
 ) -> None:
-    for module in ("trellis.lattice.hosts", "host_manager.lattice"):
-        monkeypatch.setattr(f"{module}.SILENCE_SECONDS", 3.0)
+    timings = Timings(lattice=LatticeTimings(silence=2.0))
     if mode == "confined":
         applied = [*manifests(CONFINED), *manifests(WATCHED, hosts.namespace)]
         settings = confined(hosts, account)
@@ -135,10 +136,10 @@ async def test_each_right_is_used_and_none_is_missing(
     mark = hosts.fleet.mark()
     await hosts.as_recorded("minimal")
     with NatsServer(tmp_path / "nats") as server:
-        async with LatticeSpeaker(server.url, "default", models=[]), hosts.service(**settings) as service:
+        async with LatticeSpeaker(server.url, "default", models=[]), hosts.service(timings, **settings) as service:
             await a_first_term(hosts)
             assert service.health.readiness().reasons == ()
-        async with LatticeSpeaker(server.url, "default", models=[]), hosts.service(**settings):
+        async with LatticeSpeaker(server.url, "default", models=[]), hosts.service(timings, **settings):
             await a_second_term(hosts, server)
     records = hosts.fleet.writes(mark)
     assert refused(records, account.user) == []

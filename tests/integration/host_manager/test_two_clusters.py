@@ -10,19 +10,26 @@ from typing import Any
 
 import pytest
 
+from host_manager.timings import Timings
 from support.fleet import Fleet, eventually
 from support.host_behaviour import own_lattice
 from support.host_world import PATIENCE, HostWorld, host_world
 from support.stub_host import Options, StubHost, stub_host
 from support.tcp_proxy import TcpProxy
+from trellis.lattice.timings import LatticeTimings, LinkTimings, WatchTimings
 from trellis.localcluster import kill, owned_cluster, restart
 from trellis.localcluster.api import Api
 from trellis.localcluster.leafnodes import join
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
-SILENCE = 10.0
-"""Seconds without a heartbeat after which a host is silent, here; hosts beat twice a second."""
+TIMINGS = Timings(
+    lattice=LatticeTimings(
+        silence=5.0,  # hosts beat twice a second here
+        link=LinkTimings(ping=0.5, backoff_first=0.1, backoff_most=0.5),
+        watch=WatchTimings(tick=0.2),
+    )
+)
 
 
 class Side:
@@ -92,13 +99,6 @@ async def hosts_in(one: Side, lattice: str) -> AsyncIterator[None]:
         yield
 
 
-@pytest.fixture
-def silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("trellis.lattice.hosts", "host_manager.lattice"):
-        monkeypatch.setattr(f"{module}.SILENCE_SECONDS", SILENCE)
-
-
-@pytest.mark.usefixtures("silence")
 async def test_each_cluster_shows_its_pods_and_all_hosts_and_outages_restart_nothing() -> None:
     lattice = own_lattice()
     with side() as near, side() as far:
@@ -106,7 +106,7 @@ async def test_each_cluster_shows_its_pods_and_all_hosts_and_outages_restart_not
         hub = await asyncio.to_thread(join, one, [])
         async with TcpProxy("127.0.0.1", hub) as cable:
             await asyncio.to_thread(join, one, [two], through=cable.port)
-            async with near.world.service(), far.world.service():
+            async with near.world.service(TIMINGS), far.world.service(TIMINGS):
                 await near.create(lattice, 2)
                 await far.create(lattice, 1)
                 async with hosts_in(near, lattice), hosts_in(far, lattice):

@@ -17,20 +17,23 @@ from nats.js.api import StreamConfig
 
 from host_manager.copying import Copying
 from host_manager.listening import CONNECTION
+from host_manager.timings import Timings
 from support.buses import Buses, eventually, eventually_async
 from support.lattice_recordings import everything
 from trellis.bus.bus import Bus
 from trellis.bus.tail import Selection, TailedEvent, Tally, replay
 from trellis.lattice.address import LatticeAddress, LinkAddress
-from trellis.lattice.forwarder import LATE_SECONDS, Forwarder
+from trellis.lattice.forwarder import Forwarder
 from trellis.lattice.lattices import Lattices
 from trellis.lattice.link import Link
 from trellis.lattice.subjects import STREAM_HOSTS, STREAM_WADM
+from trellis.lattice.timings import ForwarderTimings, LatticeTimings
 from trellis.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
 
 LIVE_SECONDS = 70.0
+QUICK = Timings(lattice=LatticeTimings(forwarder=ForwarderTimings(fetch=0.5, ack_wait=1.0)))
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +104,7 @@ class Mortal:
 
 @contextlib.asynccontextmanager
 async def copying(buses: Buses, bus: Bus, *origins: Origin) -> AsyncIterator[None]:
-    copier = Copying(bus, buses.telemetry("host_manager"), buses.cluster)
+    copier = Copying(bus, buses.telemetry("host_manager"), buses.cluster, QUICK)
     async with Lattices[str](CONNECTION, lambda _: None, copier.run) as lattices:
         for number, origin in enumerate(origins):
             await lattices.need(f"group-{number}", origin.address)
@@ -267,6 +270,7 @@ async def test_an_event_that_one_reader_after_another_dies_with_is_kept_before_i
 ) -> None:
     bus = await connected(buses)
     ids = [await origin.say("manifest_published", {"n": 0})]
+    assert 4 * ForwarderTimings().ack_wait < LIVE_SECONDS
     for _ in range(4):
         mortal = Mortal()
         async with copying(buses, cast("Bus", mortal), origin):
@@ -275,10 +279,9 @@ async def test_an_event_that_one_reader_after_another_dies_with_is_kept_before_i
         await copied(buses, origin, ids)
 
 
-async def test_events_that_wait_for_long_are_warned_of(origin: Origin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trellis.lattice.forwarder._LOOK_SECONDS", 0.2)
-    monkeypatch.setattr("trellis.lattice.forwarder.LATE_SECONDS", 0.5)
-    assert LATE_SECONDS < LIVE_SECONDS
+async def test_events_that_wait_for_long_are_warned_of(origin: Origin) -> None:
+    assert ForwarderTimings().late < LIVE_SECONDS
+    timings = ForwarderTimings(look=0.05, late=0.2)
     never = asyncio.Event()
 
     async def take(_: object) -> None:
@@ -287,7 +290,7 @@ async def test_events_that_wait_for_long_are_warned_of(origin: Origin, monkeypat
     forwarders: list[Forwarder] = []
 
     async def beside(address: LatticeAddress, link: Link) -> None:
-        forwarders.append(Forwarder(link, address, f"late-{address.lattice}", take))
+        forwarders.append(Forwarder(link, address, f"late-{address.lattice}", take, timings))
         await forwarders[0].run()
 
     async with Lattices[str](CONNECTION, lambda _: None, beside) as lattices:

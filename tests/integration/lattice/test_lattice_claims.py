@@ -18,6 +18,7 @@ from trellis.lattice import lattice_claim
 from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.lattice_claim import BUCKET, STREAM, LatticeClaim
 from trellis.lattice.link import Link
+from trellis.lattice.timings import ClaimTimings
 from trellis.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
@@ -30,11 +31,6 @@ LIFETIME = 3.0
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
     with NatsServer(tmp_path_factory.mktemp("claims")) as started:
         yield started
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trellis.lattice.lattice_claim.LOOK_SECONDS", 0.5)
 
 
 @pytest.fixture
@@ -63,7 +59,7 @@ async def cluster(
     owners: list[str | None] = []
     address = LatticeAddress(LinkAddress(url or server.url), lattice)
     link = Link(address.link, "test", lambda: claim.link_changed())  # noqa: PLW0108 (it is made below)
-    claim = LatticeClaim(address, link, name, lambda: owners.append(claim.owner), lifetime)
+    claim = LatticeClaim(address, link, name, lambda: owners.append(claim.owner), ClaimTimings(lifetime, look=0.5))
 
     async def run() -> None:
         async with asyncio.TaskGroup() as tasks:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import nkeys
@@ -12,24 +13,28 @@ import pytest
 from support.buses import eventually
 from support.lattice_speaker import LatticeSpeaker
 from support.tcp_proxy import TcpProxy
-from trellis.bus.backoff import Backoff
 from trellis.credentials import HeldCredentials, Kind, new_seed
 from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.hosts import Presence
 from trellis.lattice.lattices import Lattices
+from trellis.lattice.timings import LatticeTimings, LinkTimings, WatchTimings
 from trellis.lattice.view import LatticeView
 from trellis.localcluster.certs import write_pki
 from trellis.localcluster.nats import NatsServer
 
 CERTIFICATE = {"cert_file": "crt", "key_file": "key"}
+LINK = LinkTimings(backoff_first=0.1, backoff_most=0.5)
+# A host without an answer in time is heard at its next heartbeat, which most hosts here never send.
+WATCH = WatchTimings(ping=2.0, answer=15.0)
 
 
 class Watched:
     """Lattices, and every key that was said to have changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, link: LinkTimings = LINK) -> None:
+        timings = LatticeTimings(link=link, watch=WATCH)
         self.changed: list[str] = []
-        self.lattices: Lattices[str] = Lattices("trellis-test", self.changed.append)
+        self.lattices: Lattices[str] = Lattices("trellis-test", self.changed.append, timings=timings)
 
     def view(self, key: str = "group") -> LatticeView:
         view = self.lattices.view(key)
@@ -44,10 +49,7 @@ class Watched:
 
 
 @pytest.fixture
-async def watched(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Watched]:
-    # Who does not answer in time is heard at its next heartbeat, which most hosts here never send.
-    monkeypatch.setattr("trellis.lattice.watch._PING_SECONDS", 2.0)
-    monkeypatch.setattr("trellis.lattice.watch._ANSWER_SECONDS", 15.0)
+async def watched() -> AsyncIterator[Watched]:
     made = Watched()
     async with made.lattices:
         yield made
@@ -163,11 +165,13 @@ async def test_an_outage_is_told_forgets_nothing_and_is_waited_out(tmp_path: Pat
             await eventually(lambda: watched.ids() == ["N1", "N2"])
 
 
-async def test_a_connection_that_is_half_open_is_noticed(
-    nats_server: NatsServer, watched: Watched, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trellis.lattice.link._PING_SECONDS", 0.2)
-    async with TcpProxy("127.0.0.1", nats_server.port) as proxy, LatticeSpeaker(nats_server.url, name) as lattice:
+async def test_a_connection_that_is_half_open_is_noticed(nats_server: NatsServer, name: str) -> None:
+    watched = Watched(replace(LINK, ping=0.2))
+    async with (
+        TcpProxy("127.0.0.1", nats_server.port) as proxy,
+        LatticeSpeaker(nats_server.url, name) as lattice,
+        watched.lattices,
+    ):
         await watched.lattices.need("group", LatticeAddress(LinkAddress(f"nats://127.0.0.1:{proxy.port}"), name))
         await watched.linked()
         proxy.silence()
@@ -239,10 +243,7 @@ async def test_credentials_are_used_and_a_rotated_secret_is_another_connection(
             assert watched.lattices.connections == 1
 
 
-async def test_credentials_that_are_revoked_and_come_back_forget_nothing(
-    tmp_path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trellis.lattice.link._ATTEMPTS", Backoff(first=0.1, cap=0.5))
+async def test_credentials_that_are_revoked_and_come_back_forget_nothing(tmp_path: Path, watched: Watched) -> None:
     ours = new_seed()
     public = nkeys.from_seed(bytearray(ours.encode())).public_key.decode()
     config = tmp_path / "nats.conf"

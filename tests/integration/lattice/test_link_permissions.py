@@ -20,9 +20,11 @@ from support.buses import eventually, eventually_async
 from trellis.lattice.address import LinkAddress
 from trellis.lattice.link import INBOX, Link, LinkAwayError
 from trellis.lattice.questions import Question
+from trellis.lattice.timings import LinkTimings
 from trellis.localcluster.nats import NatsServer
 
 RECOVERS_SECONDS = 30.0
+QUICK = LinkTimings(look=0.1, backoff_first=0.1, backoff_most=0.5)
 HEARD, ASKED, ECHO = "heard", "asked.>", "echo"
 TAKEN = {"events": HEARD, "questions": ASKED, "answers": f"{INBOX}.>"}
 
@@ -105,7 +107,7 @@ async def test_a_subscription_that_is_denied_and_then_permitted_is_heard_within_
     permitted: Permitted, other: Client, taken: str
 ) -> None:
     changes: list[str] = []
-    link = Link(LinkAddress(permitted.url("link")), "trellis-test", lambda: changes.append(link.deaf))
+    link = Link(LinkAddress(permitted.url("link")), "trellis-test", lambda: changes.append(link.deaf), QUICK)
     async with Used(link).running() as used:
         assert await used.echoes()
         since = link.hearing_since
@@ -132,7 +134,7 @@ async def test_a_subscription_that_is_denied_and_then_permitted_is_heard_within_
 async def test_a_subscription_that_stays_denied_is_reported_once(permitted: Permitted) -> None:
     permitted.permit(ASKED, f"{INBOX}.>")
     changes: list[str] = []
-    link = Link(LinkAddress(permitted.url("link")), "trellis-test", lambda: changes.append(link.deaf))
+    link = Link(LinkAddress(permitted.url("link")), "trellis-test", lambda: changes.append(link.deaf), QUICK)
     async with Used(link).running():
         await eventually(lambda: link.deaf)
         assert link._client is not None
@@ -156,7 +158,7 @@ async def test_a_server_without_room_for_a_connection_is_named_and_tried_until_t
     permitted.server.stop()
     permitted.server.start()
     place = await nats.connect(permitted.url("all"))
-    used = Used(Link(LinkAddress(permitted.url("link")), "trellis-test", lambda: None))
+    used = Used(Link(LinkAddress(permitted.url("link")), "trellis-test", lambda: None, QUICK))
     task = asyncio.create_task(used.link.run())
     try:
         await eventually(lambda: "maximum connections" in used.link.why, RECOVERS_SECONDS)

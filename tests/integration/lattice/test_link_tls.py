@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives import serialization
 
 from support.buses import eventually
 from support.tcp_proxy import TcpProxy
-from trellis.bus.backoff import Backoff
 from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.lattices import Lattices
+from trellis.lattice.timings import LatticeTimings, LinkTimings
 from trellis.lattice.view import LatticeView
 from trellis.localcluster.certs import KUBELET_CLIENT, write_pki
 from trellis.localcluster.nats import NatsServer
@@ -48,9 +48,9 @@ class Watched:
 
 
 @pytest.fixture
-async def watched(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Watched]:
-    monkeypatch.setattr("trellis.lattice.link._ATTEMPTS", Backoff(first=0.1, cap=0.5))
-    lattices: Lattices[str] = Lattices("trellis-test", lambda _: None)
+async def watched() -> AsyncIterator[Watched]:
+    timings = LatticeTimings(link=LinkTimings(backoff_first=0.1, backoff_most=0.5))
+    lattices: Lattices[str] = Lattices("trellis-test", lambda _: None, timings=timings)
     async with lattices:
         yield Watched(lattices)
 

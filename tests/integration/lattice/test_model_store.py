@@ -20,9 +20,13 @@ from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.replies import Scaler, Status
 from trellis.lattice.store import Proof
 from trellis.lattice.subjects import STREAM_MODELS
+from trellis.lattice.timings import BucketTimings, LatticeTimings, LinkTimings, ListingTimings
 from trellis.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
+
+QUICK = LatticeTimings(link=LinkTimings(ping=0.5, backoff_first=0.1, backoff_most=0.5), bucket=BucketTimings(fetch=0.5))
+OFTEN = LatticeTimings(listing=ListingTimings(every=0.1))
 
 
 @pytest.fixture(scope="module")
@@ -87,11 +91,8 @@ async def test_a_restart_of_nats_loses_nothing(origin_server: NatsServer, world:
         await seen.lacks("goes", Proof.GONE)
 
 
-async def test_a_frozen_server_makes_what_is_known_old(
-    origin_server: NatsServer, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trellis.lattice.bucket._FETCH_SECONDS", 0.5)
-    async with followed(world.address) as seen:
+async def test_a_frozen_server_makes_what_is_known_old(origin_server: NatsServer, world: World) -> None:
+    async with followed(world.address, timings=QUICK) as seen:
         await seen.synced()
         origin_server.pause()
         try:
@@ -101,11 +102,8 @@ async def test_a_frozen_server_makes_what_is_known_old(
         await seen.synced()
 
 
-async def test_a_consumer_that_somebody_deleted_is_made_again(
-    wadm: WadmStandIn, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trellis.lattice.bucket._FETCH_SECONDS", 0.5)
-    async with followed(world.address, wadm.lattice) as seen:
+async def test_a_consumer_that_somebody_deleted_is_made_again(wadm: WadmStandIn, world: World) -> None:
+    async with followed(world.address, wadm.lattice, QUICK) as seen:
         await seen.synced()
         for consumer in await consumers(wadm):
             with contextlib.suppress(NotFoundError):
@@ -114,13 +112,11 @@ async def test_a_consumer_that_somebody_deleted_is_made_again(
         await seen.shows("web", "v1")
 
 
-async def test_a_reader_that_ended_leaves_nothing_behind(
-    wadm: WadmStandIn, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trellis.lattice.bucket._INACTIVE_SECONDS", 10.0)
-    async with followed(world.address, wadm.lattice) as seen:
+async def test_a_reader_that_ended_leaves_nothing_behind(wadm: WadmStandIn, world: World) -> None:
+    timings = LatticeTimings(bucket=BucketTimings(fetch=0.5, inactive=2.0))
+    async with followed(world.address, wadm.lattice, timings) as seen:
         await seen.synced()
-        assert {one.config.inactive_threshold for one in await consumers(wadm)} == {10.0}
+        assert {one.config.inactive_threshold for one in await consumers(wadm)} == {2.0}
         assert all(one.config.mem_storage for one in await consumers(wadm))
 
     async def none() -> bool:
@@ -150,10 +146,9 @@ async def test_garbage_in_the_bucket_changes_nothing(wadm: WadmStandIn, world: W
         await seen.shows("web", "v1")
 
 
-async def test_all_is_read_again_now_and_then(world: World, wadm: WadmStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trellis.lattice.bucket._FETCH_SECONDS", 0.2)
-    monkeypatch.setattr("trellis.lattice.bucket.EVERY_SECONDS", 0.5)
-    async with followed(world.address) as seen:
+async def test_all_is_read_again_now_and_then(world: World, wadm: WadmStandIn) -> None:
+    timings = LatticeTimings(bucket=BucketTimings(fetch=0.2, every=0.5))
+    async with followed(world.address, timings=timings) as seen:
         await seen.synced()
         await seen.wadm.put(manifest("web", "v1"))
         await seen.wadm.put(manifest("api", "v1"))
@@ -251,10 +246,9 @@ async def test_the_rights_that_are_written_down_are_enough(users_server: NatsSer
 
 
 async def test_who_may_not_read_the_bucket_asks_wadm_and_proves_nothing(
-    users_server: NatsServer, guarded: WadmStandIn, monkeypatch: pytest.MonkeyPatch
+    users_server: NatsServer, guarded: WadmStandIn
 ) -> None:
-    monkeypatch.setattr("trellis.lattice.listing.EVERY_SECONDS", 0.3)
-    async with followed(as_user(users_server, "asker", guarded.lattice)) as seen:
+    async with followed(as_user(users_server, "asker", guarded.lattice), timings=OFTEN) as seen:
         await seen.synced()
         assert seen.store.why.startswith("deletions cannot be proved: the NATS user may not read stream")
         assert seen.store.bucket == ""
@@ -274,11 +268,8 @@ async def test_who_may_not_read_the_bucket_asks_wadm_and_proves_nothing(
         await until(lambda: seen.following.ours(seen.mark))
 
 
-async def test_what_wadm_does_not_answer_takes_nothing_away(
-    users_server: NatsServer, guarded: WadmStandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trellis.lattice.listing.EVERY_SECONDS", 0.3)
-    async with followed(as_user(users_server, "asker", guarded.lattice)) as seen:
+async def test_what_wadm_does_not_answer_takes_nothing_away(users_server: NatsServer, guarded: WadmStandIn) -> None:
+    async with followed(as_user(users_server, "asker", guarded.lattice), timings=OFTEN) as seen:
         await seen.synced()
         await seen.wadm.put(manifest("web", "v1"))
         await seen.shows("web", "v1")
@@ -292,8 +283,8 @@ async def test_of_a_lattice_with_more_than_is_kept_nothing_is_known_until_it_has
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trellis.lattice.stored.MODELS_MOST", 20)
-    monkeypatch.setattr("trellis.lattice.bucket._TOO_MANY_SECONDS", 0.5)
-    async with followed(world.address) as seen:
+    timings = LatticeTimings(bucket=BucketTimings(too_many=0.2))
+    async with followed(world.address, timings=timings) as seen:
         await seen.synced()
         for number in range(20):
             await seen.wadm.put(manifest(f"app-{number}", "v1"))

@@ -31,12 +31,14 @@ from trellis.lattice.link import Link
 from trellis.lattice.replies import Status
 from trellis.lattice.store import Proof
 from trellis.lattice.subjects import STREAM_WADM
+from trellis.lattice.timings import ComparisonTimings, LatticeTimings, ListingTimings
 from trellis.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
 
 Json = dict[str, Any]
 NEVER = 3600.0
+OFTEN = LatticeTimings(listing=ListingTimings(every=0.1))
 
 
 @pytest.fixture(scope="module")
@@ -83,14 +85,13 @@ class TestStandIn(StoreBehaviour):
 
 @pytest.mark.parametrize("place", [from_wadms, from_its_own])
 async def test_tenants_whose_lattices_have_one_name_see_their_own_applications(
-    server: NatsServer, lattice: str, place: Any, monkeypatch: pytest.MonkeyPatch
+    server: NatsServer, lattice: str, place: Any
 ) -> None:
-    monkeypatch.setattr("trellis.lattice.listing.EVERY_SECONDS", 0.3)
     async with (
         wadm_of(server, lattice, EAST),
         wadm_of(server, lattice, WEST),
-        followed(place(server, lattice, EAST)) as east,
-        followed(place(server, lattice, WEST)) as west,
+        followed(place(server, lattice, EAST), timings=OFTEN) as east,
+        followed(place(server, lattice, WEST), timings=OFTEN) as west,
     ):
         await east.synced()
         await west.synced()
@@ -118,11 +119,9 @@ async def test_clusters_claim_lattices_of_one_name_for_each_tenant(server: NatsS
             await until(lambda: third.following.owner(third.mark) == "one")
 
 
-async def test_a_tenants_statuses_come_with_the_list_where_none_is_heard(
-    server: NatsServer, lattice: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trellis.lattice.listing.EVERY_SECONDS", 0.3)
-    async with wadm_of(server, lattice, WEST) as wadm, followed(from_its_own(server, lattice, WEST)) as seen:
+async def test_a_tenants_statuses_come_with_the_list_where_none_is_heard(server: NatsServer, lattice: str) -> None:
+    address = from_its_own(server, lattice, WEST)
+    async with wadm_of(server, lattice, WEST) as wadm, followed(address, timings=OFTEN) as seen:
         await seen.synced()
         await seen.wadm.put(manifest("web", "v1"))
         await until(lambda: seen.store.status("web") == Status("undeployed"))
@@ -131,13 +130,11 @@ async def test_a_tenants_statuses_come_with_the_list_where_none_is_heard(
 
 
 async def test_a_tenant_sees_what_it_does_and_what_it_hears_without_waiting_for_the_next_list(
-    server: NatsServer, lattice: str, monkeypatch: pytest.MonkeyPatch
+    server: NatsServer, lattice: str
 ) -> None:
-    async with wadm_of(server, lattice, EAST) as wadm, followed(from_its_own(server, lattice, EAST)) as seen:
+    address, never = from_its_own(server, lattice, EAST), LatticeTimings(listing=ListingTimings(every=NEVER))
+    async with wadm_of(server, lattice, EAST) as wadm, followed(address, timings=never) as seen:
         await seen.synced()
-        monkeypatch.setattr("trellis.lattice.listing.EVERY_SECONDS", NEVER)
-        await seen.wadm.put(manifest("before", "v1"))
-        await seen.shows("before", "v1")  # the list that waits from now on waits for ever
         await seen.wadm.put(manifest("web", "v1"))
         await seen.shows("web", "v1")
         await seen.wadm.deploy("web", "v1")
@@ -197,9 +194,9 @@ async def linked(address: LatticeAddress) -> AsyncIterator[Link]:
 
 
 @contextlib.asynccontextmanager
-async def compared(address: LatticeAddress) -> AsyncIterator[Comparison]:
+async def compared(address: LatticeAddress, timings: LatticeTimings = LatticeTimings()) -> AsyncIterator[Comparison]:
     async with linked(address) as link_:
-        made = Comparison(address, link_, lambda _names, _trace: None)
+        made = Comparison(address, link_, lambda _names, _trace: None, timings)
         running = asyncio.create_task(made.run())
         try:
             await eventually(lambda: made.applications.complete)
@@ -280,21 +277,17 @@ async def test_events_are_copied_with_their_tenants_lattice(server: NatsServer, 
     await client.close()
 
 
-async def test_where_nothing_of_wadm_is_heard_it_is_asked_more_often(
-    server: NatsServer, lattice: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trellis.lattice.comparison.EVERY_SECONDS", 0.5)
+async def test_where_nothing_of_wadm_is_heard_it_is_asked_more_often(server: NatsServer, lattice: str) -> None:
     address = from_its_own(server, lattice, WEST)
-    async with wadm_of(server, lattice, WEST) as wadm, compared(address) as seen, followed(address) as other:
+    timings = LatticeTimings(comparison=ComparisonTimings(every=2.0, deaf=0.05))
+    async with wadm_of(server, lattice, WEST) as wadm, compared(address, timings) as seen, followed(address) as other:
         await other.synced()
         for name in ("first", "second"):
             await other.wadm.put(with_listener(name, version="v1"))
         await other.wadm.deploy("first", "v1")
-        monkeypatch.setattr("trellis.lattice.comparison.DEAF_SECONDS", 0.1)
         await eventually(lambda: set(ports(seen)) == {"first"})
-        monkeypatch.setattr("trellis.lattice.comparison.EVERY_SECONDS", NEVER)
-        asked = len(wadm.asked)
-        await eventually(lambda: len(wadm.asked) > asked + 2)
+        asked = wadm.asked.count("list")
+        await eventually(lambda: wadm.asked.count("list") > asked + 15)  # seldom asked, that takes half a minute
         await other.wadm.deploy("second", "v1")
         await eventually(lambda: set(ports(seen)) == {"first", "second"})
 

@@ -168,9 +168,8 @@ async def test_no_policy_or_name_that_one_tenant_writes_gets_a_secret_of_the_oth
 
 @pytest.mark.usefixtures("wadms")
 async def test_of_two_lattices_of_one_name_neither_sees_the_others_applications(
-    both: Both, monkeypatch: pytest.MonkeyPatch
+    both: Both,
 ) -> None:
-    monkeypatch.setattr("trellis.lattice.listing.EVERY_SECONDS", 0.5)
     east, west, lattice = both.east, both.west, both.lattice
     for one in (east, west):
         one.kept.group()

@@ -14,13 +14,15 @@ from host_manager.environment import POD_LABEL
 from host_manager.lattice_status import silent_pods
 from host_manager.snapshot import Snapshot
 from support.host_groups import wish
-from trellis.lattice.hosts import MAX_HOSTS, SILENCE_SECONDS, TEXT_KEPT, Host, Sighting, Unit, read_host
+from trellis.lattice.hosts import MAX_HOSTS, TEXT_KEPT, Host, Sighting, Unit, read_host
 from trellis.lattice.models import Model
+from trellis.lattice.timings import LatticeTimings
 from trellis.lattice.view import LatticeView
 from unit.host_manager.test_lattice import CLOCK, LONG_AGO, NOW, condition, heard, pod, status, view, world
 
 ETCD_BYTES = 1_500_000
 """etcd takes 1.5 MiB; an object has metadata and a spec besides."""
+SILENCE = LatticeTimings().silence
 
 _TEXTS = st.integers(0, 2 * TEXT_KEPT).map("x".__mul__)
 _HOSTS = st.builds(
@@ -97,10 +99,10 @@ def recycling(known: Snapshot) -> Snapshot:
 @pytest.mark.parametrize(
     ("since", "seen", "silent"),
     [
-        (LONG_AGO, CLOCK - SILENCE_SECONDS - 1, True),
+        (LONG_AGO, CLOCK - SILENCE - 1, True),
         (LONG_AGO, CLOCK - 1, False),
-        (NOW, CLOCK - SILENCE_SECONDS - 1, False),
-        ("2036-01-01T00:00:00Z", CLOCK - SILENCE_SECONDS - 1, False),
+        (NOW, CLOCK - SILENCE - 1, False),
+        ("2036-01-01T00:00:00Z", CLOCK - SILENCE - 1, False),
     ],
     ids=["silent", "ready a second ago, our clock is ahead", "ready now", "our clock is far behind"],
 )

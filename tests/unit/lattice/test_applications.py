@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from support.lattice_recordings import messages, replies
 from support.manifests import capability, link, manifest
-from trellis.lattice.applications import SETTLE_SECONDS, Applications
+from trellis.lattice.applications import Applications
 from trellis.lattice.manifests import Application, read_application
 from trellis.lattice.models import Model, read_models
+from trellis.lattice.timings import ComparisonTimings
 
-LATER = SETTLE_SECONDS + 1
+DOUBT = ComparisonTimings().doubt
+LATER = DOUBT + 1
 
 
 def app(name: str = "shop", version: str = "v1", port: int = 8080) -> Application:
@@ -53,7 +55,7 @@ def test_what_is_unpublished_stays_while_wadm_says_that_it_is_deployed() -> None
     state.unpublished("shop", at(2), 1.0)
     state.listed([Model("shop", "v1", "v1")], state.events, 1.0)
     assert state.deployed()
-    assert state.doubts(1.0) == SETTLE_SECONDS, "that answer may have been old"
+    assert state.doubts(1.0) == DOUBT, "that answer may have been old"
     state.listed([Model("shop", "v1")], state.events, LATER + 1)
     assert not state.deployed()
 
@@ -90,7 +92,7 @@ def test_an_old_answer_just_after_an_event_is_doubted() -> None:
     state.listed([Model("shop", "v1", "v1")], state.events, 0.5)
     assert state.deployed() == {"shop": app(version="v2")}
     assert not state.wanted
-    assert state.doubts(0.5) == pytest.approx(SETTLE_SECONDS - 0.5)
+    assert state.doubts(0.5) == pytest.approx(DOUBT - 0.5)
     assert state.listed([], state.events, LATER)
     assert not state.deployed()
 

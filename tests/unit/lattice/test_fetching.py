@@ -23,4 +23,4 @@ class Silent:
 @pytest.mark.parametrize("module", [bucket, forwarder])
 @pytest.mark.parametrize("error", [TimeoutError, nats.errors.TimeoutError])
 async def test_a_fetch_that_ends_without_messages_is_empty(module: Any, error: type[Exception]) -> None:
-    assert await module._fetch(Silent(error())) == []
+    assert await module._fetch(Silent(error()), 5.0) == []

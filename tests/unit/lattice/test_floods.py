@@ -10,9 +10,10 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from trellis.lattice.flood import AWAY_MOST_SECONDS, AWAY_SECONDS, Flood
+from trellis.lattice.flood import Flood
 from trellis.lattice.hearing import ANSWERS_BYTES, BYTES_AT_ONCE, MESSAGES_AT_ONCE, MESSAGES_PER_SECOND, Answers
 from trellis.lattice.hosts import Host, Hosts, Presence
+from trellis.lattice.timings import FloodTimings, LinkTimings
 from unit.lattice.test_lying_servers import Liar, met, until
 
 SMALL = b"MSG a 1 1\r\nx\r\n"
@@ -56,10 +57,9 @@ async def test_what_comes_within_the_bound_is_heard_to_the_last() -> None:
         assert link.since is not None
 
 
-async def test_a_link_that_was_flooded_is_there_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trellis.lattice.flood.AWAY_SECONDS", 0.05)
+async def test_a_link_that_was_flooded_is_there_again_later() -> None:
     liar = Liar(SMALL * 1000, 40)
-    async with met(liar) as link:
+    async with met(liar, LinkTimings(flood=FloodTimings(away=0.05))) as link:
         await link.listen("a", lambda *_: None)
         await until(lambda: "more is said" in link.why)
         liar.words = b""
@@ -93,13 +93,13 @@ def test_each_flood_is_followed_by_a_longer_pause_up_to_a_bound_and_a_calm_one_b
         flood.came("too much")
         pauses.append(flood.pause())
         now[0] += pauses[-1]
-    assert pauses == [AWAY_SECONDS, 60, 120, 240, AWAY_MOST_SECONDS, AWAY_MOST_SECONDS]
+    assert pauses == [30, 60, 120, 240, 300, 300]
     flood.watch()
     assert flood.pause() == 0, "nothing was left out of this one"
     now[0] += 3600
     flood.watch()
     flood.came("too much")
-    assert flood.pause() == AWAY_SECONDS, "it is long ago"
+    assert flood.pause() == 30, "it is long ago"
 
 
 async def test_answers_to_one_question_are_bounded_in_number_and_bytes() -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from support.lattice_recordings import messages
-from trellis.lattice.hosts import MAX_HOSTS, SILENCE_SECONDS, Host, Hosts, Presence, presence_of, read_host
+from trellis.lattice.hosts import MAX_HOSTS, Host, Hosts, Presence, presence_of, read_host
 from trellis.lattice.reading import LatticeDataError, host_data, read_event, said_at
+from trellis.lattice.timings import LatticeTimings
 
 RECORDED = [message["data"]["data"] for message in messages("host_heartbeat")]
 ID = "ND3QVQQMYIN7L6WG6VHEVIC6N44ZU6GLJ7RCZW4ORJ5D4KENQREOFPCF"
@@ -103,7 +104,7 @@ def test_a_time_is_read_in_every_form_of_it(time: object, said: str) -> None:
     assert said_at({"time": time}) == said
 
 
-LIMIT = SILENCE_SECONDS
+LIMIT = LatticeTimings().silence
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,7 @@ LIMIT = SILENCE_SECONDS
 def test_silence_counts_only_while_our_own_link_is_there(
     heard: float | None, now: float, linked: float | None, expected: Presence
 ) -> None:
-    assert presence_of(heard, now, linked) is expected
+    assert presence_of(heard, now, linked, LIMIT) is expected
 
 
 def a_host(host_id: str = "N1", **given: Any) -> Host:

@@ -9,11 +9,13 @@ import pytest
 from trellis.bus.connection import REFUSED
 from trellis.lattice.address import LinkAddress
 from trellis.lattice.link import Link
-from trellis.lattice.outage import PAUSE_SECONDS, Outage
+from trellis.lattice.outage import Outage
+from trellis.lattice.timings import OutageTimings
 
 REFUSES = "connection refused"
 SILENT = "no answer in time"
 HOUR = 3600.0
+PAUSE = OutageTimings().pause
 
 
 def test_the_first_reason_is_news_and_the_same_again_is_none() -> None:
@@ -26,9 +28,9 @@ def test_the_first_reason_is_news_and_the_same_again_is_none() -> None:
 def test_another_reason_is_news_after_a_while() -> None:
     outage = Outage("")
     outage.away(REFUSES, 0.0)
-    assert not outage.away(SILENT, PAUSE_SECONDS - 1)
+    assert not outage.away(SILENT, PAUSE - 1)
     assert outage.why == REFUSES
-    assert outage.away(SILENT, PAUSE_SECONDS)
+    assert outage.away(SILENT, PAUSE)
     assert outage.why == SILENT
 
 
@@ -43,8 +45,8 @@ def test_what_a_person_has_to_act_on_is_news_at_once_but_not_by_turns() -> None:
     outage = Outage("")
     outage.away(REFUSES, 0.0)
     assert outage.away(REFUSED, 1.0, urgent=True)
-    assert outage.away(REFUSES, 1.0 + PAUSE_SECONDS)
-    assert not outage.away(REFUSED, 2.0 + PAUSE_SECONDS, urgent=True)
+    assert outage.away(REFUSES, 1.0 + PAUSE)
+    assert not outage.away(REFUSED, 2.0 + PAUSE, urgent=True)
 
 
 @pytest.mark.parametrize(

@@ -11,22 +11,24 @@ from typing import Any, cast
 import pytest
 
 from support.buses import eventually
-from trellis.lattice import answering, statuses
+from trellis.lattice import statuses
 from trellis.lattice.answering import Answering
 from trellis.lattice.link import Heard, Link, LinkAwayError, SilenceError
 from trellis.lattice.replies import Refusal, Status, WadmRefusedError
 from trellis.lattice.statuses import Statuses
 from trellis.lattice.store import StoredModel
+from trellis.lattice.timings import AnsweringTimings, LatticeTimings, StatusTimings
 from trellis.lattice.wadm import Wadm
 
 ONE, OTHER = {"components": [{"name": "one"}]}, {"components": [{"name": "other"}]}
+HURRIED = AnsweringTimings(every=0.01, again=0.01)
 DEPLOYED, RECONCILING = Status("deployed"), Status("reconciling", "Scaling component on 1 host(s)")
 
 
 class Lattice:
     """Models, a wadm that answers with ``answers``, and a link that is there."""
 
-    def __init__(self) -> None:
+    def __init__(self, timings: StatusTimings = StatusTimings()) -> None:
         self.models: dict[str, StoredModel] = {}
         self.answers: dict[str, Status] = {}
         self.error: Exception | None = None
@@ -34,7 +36,8 @@ class Lattice:
         self.told: list[str] = []
         self.since: float | None = 1.0
         self._heard: Heard | None = None
-        self.statuses = Statuses(cast("Wadm", self), cast("Link", self), self, self._tell)
+        given = LatticeTimings(statuses=timings)
+        self.statuses = Statuses(cast("Wadm", self), cast("Link", self), self, self._tell, given)
 
     # What Statuses sees of the models, of wadm and of the link.
 
@@ -80,10 +83,10 @@ class Lattice:
         self._heard(f"wadm.status.red.{name}", json.dumps(said).encode())
 
 
-@pytest.fixture
-async def lattice() -> AsyncIterator[Lattice]:
+@contextlib.asynccontextmanager
+async def known(timings: StatusTimings = StatusTimings()) -> AsyncIterator[Lattice]:
     """A lattice with ``web`` in version v1, which runs, and is known to."""
-    made = Lattice()
+    made = Lattice(timings)
     made.stores("web", "v1", v1=ONE)
     made.answers["web"] = DEPLOYED
     running = asyncio.create_task(made.statuses.run("red"))
@@ -94,6 +97,12 @@ async def lattice() -> AsyncIterator[Lattice]:
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
+
+
+@pytest.fixture
+async def lattice() -> AsyncIterator[Lattice]:
+    async with known() as made:
+        yield made
 
 
 async def test_what_was_said_of_one_version_is_not_told_of_another(lattice: Lattice) -> None:
@@ -118,16 +127,14 @@ async def test_the_same_words_heard_again_count_for_the_new_version(lattice: Lat
     assert lattice.told == ["web"]
 
 
-async def test_what_wadm_does_not_say_again_is_asked_for_after_a_while(
-    lattice: Lattice, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(statuses, "DOUBT_SECONDS", 0.5)
-    lattice.asked.clear()
-    lattice.stores("web", "v2", v1=ONE, v2=OTHER)
-    assert lattice.statuses.find("web") is None
-    await eventually(lambda: lattice.statuses.find("web") == DEPLOYED)
-    assert lattice.asked == ["web"]
-    assert lattice.told == ["web"]
+async def test_what_wadm_does_not_say_again_is_asked_for_after_a_while() -> None:
+    async with known(StatusTimings(doubt=0.2)) as lattice:
+        lattice.asked.clear()
+        lattice.stores("web", "v2", v1=ONE, v2=OTHER)
+        assert lattice.statuses.find("web") is None
+        await eventually(lambda: lattice.statuses.find("web") == DEPLOYED)
+        assert lattice.asked == ["web"]
+        assert lattice.told == ["web"]
 
 
 async def test_what_wadm_says_of_an_application_that_was_deleted_is_not_told_of_the_next_of_its_name(
@@ -174,35 +181,27 @@ async def test_a_list_never_replaces_what_was_heard_after_it_was_asked_for(latti
     assert lattice.told == ["web", "api", "web"]
 
 
+@pytest.mark.parametrize(("doubt", "counts"), [(60.0, False), (0.0, True)])
 async def test_a_list_counts_for_another_version_once_wadm_would_have_said_something(
-    lattice: Lattice, monkeypatch: pytest.MonkeyPatch
+    doubt: float, *, counts: bool
 ) -> None:
-    before = lattice.statuses.asking()
-    lattice.stores("web", "v2", v1=ONE, v2=OTHER)
-    before({"web": Status("failed")})
-    lattice.statuses.asking()({"web": DEPLOYED})
-    assert lattice.statuses.find("web") is None
-    monkeypatch.setattr(statuses, "DOUBT_SECONDS", 0.0)
-    lattice.stores("web", "v3", v1=ONE, v2=OTHER, v3=ONE)
-    before({"web": Status("failed")})
-    assert lattice.statuses.find("web") is None
-    lattice.statuses.asking()({"web": DEPLOYED})
-    assert lattice.statuses.find("web") == DEPLOYED
-    assert "web" in lattice.told
+    async with known(StatusTimings(doubt=doubt)) as lattice:
+        before = lattice.statuses.asking()
+        lattice.stores("web", "v2", v1=ONE, v2=OTHER)
+        before({"web": Status("failed")})
+        assert lattice.statuses.find("web") is None
+        lattice.statuses.asking()({"web": DEPLOYED})
+        assert (lattice.statuses.find("web") == DEPLOYED) is counts
+        assert "web" in lattice.told
 
 
 class TestAnswering:
     """Whether anybody answers for wadm."""
 
-    @pytest.fixture(autouse=True)
-    def _hurried(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(answering, "EVERY_SECONDS", 0.01)
-        monkeypatch.setattr(answering, "_AGAIN_SECONDS", 0.01)
-
     @contextlib.asynccontextmanager
     async def asking(self, lattice: Lattice) -> AsyncIterator[tuple[Answering, list[str]]]:
         told: list[str] = []
-        made = Answering(cast("Wadm", lattice), cast("Link", lattice), lambda: told.append(made.why))
+        made = Answering(cast("Wadm", lattice), cast("Link", lattice), lambda: told.append(made.why), HURRIED)
         running = asyncio.create_task(made.run())
         yield made, told
         running.cancel()
@@ -243,15 +242,13 @@ class TestAnswering:
         assert told == []
 
 
-async def test_of_what_is_no_application_nothing_is_kept_and_of_one_that_comes_it_is_asked(
-    lattice: Lattice, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(statuses, "DOUBT_SECONDS", 0.2)
-    for number in range(1000):
-        lattice.says(f"made-up-{number}", Status("deployed", "x" * 1000))
-    assert lattice.statuses._said.keys() == {"web"}
-    lattice.stores("made-up-7", "v1", v1=ONE)
-    await eventually(lambda: lattice.statuses.find("made-up-7") is not None)
+async def test_of_what_is_no_application_nothing_is_kept_and_of_one_that_comes_it_is_asked() -> None:
+    async with known(StatusTimings(doubt=0.2)) as lattice:
+        for number in range(1000):
+            lattice.says(f"made-up-{number}", Status("deployed", "x" * 1000))
+        assert lattice.statuses._said.keys() == {"web"}
+        lattice.stores("made-up-7", "v1", v1=ONE)
+        await eventually(lambda: lattice.statuses.find("made-up-7") is not None)
 
 
 async def test_what_is_said_of_all_applications_together_is_bounded_and_what_went_is_asked_for_again(

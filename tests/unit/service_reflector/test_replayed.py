@@ -17,7 +17,6 @@ from service_reflector.snapshot import Claim, Snapshot
 from service_reflector.wishes import wish_of
 from support.lattice_recordings import everything
 from support.replayed import replay
-from trellis.lattice.applications import SETTLE_SECONDS
 from trellis.lattice.comparison import Comparison
 from trellis.lattice.group_views import GroupView
 from trellis.lattice.groups import POD_LABEL
@@ -116,7 +115,8 @@ def test_shuffled_and_doubled_until_it_is_undeployed_nothing_is_left(messages: l
 def test_with_gaps_heartbeats_and_wadms_answer_end_in_the_same(messages: list[Message], lost: set[int]) -> None:
     last = [message for message in ALIVE if message["subject"].endswith("host_heartbeat")][-2:]
     comparison, watch = run([one for index, one in enumerate(messages) if index not in lost] + last)
-    state, now = comparison.applications, 10**9 + SETTLE_SECONDS
+    state = comparison.applications
+    now = 10**9 + state.timings.doubt
     state.listed([Model(APPLICATION, VERSION, VERSION)], state.events, now)
     if APPLICATION in state.wanted:
         (published,) = [one for one in ALIVE if one["subject"].endswith("manifest_published")]

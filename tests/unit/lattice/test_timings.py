@@ -1,0 +1,51 @@
+"""The production timings of lattices: a changed one is seen here."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from trellis.lattice.timings import LatticeTimings
+
+
+def test_the_production_timings_are_these() -> None:
+    assert asdict(LatticeTimings()) == {
+        "silence": 70,
+        "report": 60,
+        "link": {
+            "connect": 5,
+            "goodbye": 1,
+            "ping": 10,
+            "look": 5,
+            "backoff_first": 0.5,
+            "backoff_most": 30,
+            "flood": {"away": 30, "away_most": 300, "forgotten": 900},
+            "outage": {"pause": 60, "pause_most": 3600},
+        },
+        "watch": {"refresh": 60, "again": 15, "tick": 5, "ping": 1, "answer": 2, "hosts": 10, "settle": 0.2},
+        "comparison": {"every": 180, "deaf": 15, "settle": 0.05, "answer": 5, "again": 10, "doubt": 2},
+        "wadm": {"answer": 5, "stored": 10},
+        "bucket": {
+            "every": 600,
+            "fetch": 5,
+            "look": 10,
+            "inactive": 60,
+            "goodbye": 1,
+            "join": 0.1,
+            "too_many": 120,
+            "backoff_first": 0.2,
+            "backoff_most": 10,
+        },
+        "statuses": {"every": 300, "doubt": 20, "again": 10, "settle": 0.1},
+        "answering": {"every": 5, "again": 1},
+        "listing": {"every": 15, "settle": 0.1, "afresh": 600},
+        "claim": {"lifetime": 600, "look": 5, "duplicates": 120},
+        "forwarder": {
+            "fetch": 5,
+            "late": 30,
+            "ack_wait": 5,
+            "look": 10,
+            "inactive": 3600,
+            "backoff_first": 0.2,
+            "backoff_most": 10,
+        },
+    }
