@@ -76,6 +76,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         watches.applications.objects,
         Following(news, base.cluster, timings.lattice),
         groups_known=lambda: watches.groups.known,
+        timings=timings,
         applications_known=lambda: watches.applications.known,
     )
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_APPLICATION_MANAGER)
@@ -86,13 +87,13 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     effects = Effects(kube, recorder, known, watches.applications, Tombstones(kube, settings.namespace), breaker)
     said = Said()
     rights = MissingRights(base.health, remedy)
-    keep = Keep(known, effects, base.bus, Stories(telemetry), said, rights, settings.let_go)
+    keep = Keep(known, effects, base.bus, Stories(telemetry), said, rights, settings.let_go, timings)
     queue = KeyedQueue(keep.run, workers=WORKERS, name="applications", telemetry=telemetry)
     measures = Measures(telemetry.metrics, known)
     follow = FollowLattices(kube, known.following, known.groups_of, news, rights, measures, settings.sources_seconds)
     lattices = KeyedQueue(follow.run, workers=LATTICE_WORKERS, name="lattices", telemetry=telemetry)
     groups = KeyedQueue(
-        TellGroups(kube, known, rights, settings.let_go).run,
+        TellGroups(kube, known, rights, settings.let_go, timings).run,
         workers=LATTICE_WORKERS,
         name="groups",
         telemetry=telemetry,

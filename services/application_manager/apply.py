@@ -29,7 +29,7 @@ from application_manager.actions import (
 )
 from application_manager.asking import asking
 from application_manager.decide import APPLICATIONS as COUNTED
-from application_manager.gather import AWAIT_SECONDS, Awaited, Known, World
+from application_manager.gather import Awaited, Known, World
 from application_manager.homes import name_of
 from application_manager.resources import make_application, make_spec_patch
 from application_manager.tombstones import Tombstone, Tombstones
@@ -280,7 +280,7 @@ class Effects:
             case DeleteModel():
                 await wadm.delete(key.name)
                 awaited = replace(_UNTOUCHED, gone=True)
-        self.known.awaited[key] = replace(awaited, until=time.monotonic() + AWAIT_SECONDS)
+        self.known.awaited[key] = replace(awaited, until=time.monotonic() + self.known.timings.awaited)
         _log.info("wadm was told", application=str(key), action=type(action).__name__, reason=action.said.reason.value)
 
     async def _without_version(self, view: ApplicationView) -> None:

@@ -35,8 +35,6 @@ from trellis import names
 
 APPLICATIONS: Final = "applications"
 """Kind of the circuit breaker: Applications, and what wadm has of them."""
-CONTEST_SECONDS: Final = 600.0
-"""Within which three changes of alternating sides are a contest, and after which a side counts as quiet."""
 NOT_PROVED: Final = (
     "wadm does not have it any more, and nothing proves that it was deleted: delete this object to do so"
 )
@@ -84,17 +82,19 @@ def paused(action: Action) -> Decision:
     return _wait(Reason.MASS_DELETION, message)
 
 
-def contended(wins: tuple[Win, ...], now: float) -> float:
+def contended(wins: tuple[Win, ...], now: float, contest: float) -> float:
     """Return for how many seconds more the sides are in a contest, 0 if they are not; ``now`` in Unix seconds.
+
+    ``contest``: seconds within which three changes of alternating sides are one, and after which a side is quiet.
 
     A last win that is too far ahead was recorded by a clock that was: it would make a contest of months.
     """
     for at in range(len(wins) - _CONTEST + 1):
         first, second, third = wins[at : at + _CONTEST]
         alternate = first.side is third.side is not second.side
-        if alternate and third.at - first.at <= CONTEST_SECONDS:
-            left = wins[-1].at + CONTEST_SECONDS - now
-            return max(0.0, left) if left <= 2 * CONTEST_SECONDS else 0.0
+        if alternate and third.at - first.at <= contest:
+            left = wins[-1].at + contest - now
+            return max(0.0, left) if left <= 2 * contest else 0.0
     return 0.0
 
 
@@ -145,7 +145,7 @@ def _absent(snapshot: Snapshot, found: Object) -> Decision:
     """Wadm does not have it: it was deleted there, was never there, or was lost."""
     if snapshot.wadm is not Absence.GONE or (found.changed and found.others):
         return _push(found, None, found.base is None or found.changed)
-    if wait := contended(found.wins, snapshot.now):
+    if wait := contended(found.wins, snapshot.now, snapshot.contest):
         return _contest(wait)
     said = Said(Reason.DELETED_IN_WADM, "it was deleted in wadm")
     return Decision((DeleteObject(said),), winner=Side.WADM)
@@ -175,7 +175,7 @@ def _compare(snapshot: Snapshot, found: Object, model: Model) -> Decision:
                 (Record(Said(Reason.SYNCED, "wadm has a newer version"), replace(base, newest=model.newest)),)
             )
         return _push(found, model, True)
-    wait = contended(found.wins, snapshot.now)
+    wait = contended(found.wins, snapshot.now, snapshot.contest)
     if not found.changed:
         return _contest(wait) if wait else _pull(found, model, version)
     if found.others or wait:

@@ -11,10 +11,11 @@ import contextlib
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from application_manager.gather import Known
 from application_manager.homes import name_of
+from application_manager.timings import Timings
 from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
@@ -23,11 +24,6 @@ from trellis.kube.rights import MissingRights
 from trellis.lattice.group_views import GroupView
 from trellis.lattice.store import ModelStore
 from trellis.telemetry import TraceContext
-
-TOLD_SECONDS: Final = 5.0
-"""For so long a lattice may be away before its groups say so."""
-AGAIN_SECONDS: Final = 5.0
-"""After which a group without a status is looked at again."""
 
 
 class Verdict(NamedTuple):
@@ -85,6 +81,7 @@ class TellGroups:
     known: Known
     rights: MissingRights
     let_go: bool = False
+    timings: Timings = Timings()
     away: dict[str, float] = field(default_factory=dict)
 
     async def run(self, mark: str, trace: TraceContext | None) -> float | None:
@@ -105,7 +102,7 @@ class TellGroups:
         if said.status != "Unknown":
             self.away.pop(mark, None)
         else:
-            left = self.away.setdefault(mark, time.monotonic()) + TOLD_SECONDS - time.monotonic()
+            left = self.away.setdefault(mark, time.monotonic()) + self.timings.told - time.monotonic()
             if left > 0:
                 return left
         return await self._tell_all(mark, said)
@@ -113,7 +110,7 @@ class TellGroups:
     async def _tell_all(self, mark: str, said: Verdict | None) -> float | None:
         groups = [group for group in self.known.groups_of(mark) if not group.deleting]
         told = [await self._tell(group, said and self._of(group, said)) for group in groups]
-        return None if all(told) else AGAIN_SECONDS
+        return None if all(told) else self.timings.status
 
     def _of(self, group: GroupView, said: Verdict) -> Verdict:
         """Return what holds for a group: its namespace may mean another lattice of the name."""

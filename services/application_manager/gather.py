@@ -18,6 +18,7 @@ from application_manager.conditions import Refused
 from application_manager.following import Following
 from application_manager.homes import home_of, lattice_of, name_of, why_none
 from application_manager.snapshot import Absence, Model, Side, Snapshot, Standing
+from application_manager.timings import Timings
 from application_manager.views import ApplicationView
 from trellis.kube.client import Kube
 from trellis.lattice.digests import Digests
@@ -26,10 +27,6 @@ from trellis.lattice.replies import Status
 from trellis.lattice.store import ModelStore, Proof, StoredModel
 from trellis.peers import Controller
 
-AWAIT_SECONDS: Final = 15.0
-"""For so long a store may lag behind what wadm acknowledged."""
-SETTLE_SECONDS: Final = 10.0
-"""Within which a version that was put may be deployed."""
 _ABSENCES: Final = {Proof.GONE: Absence.GONE, Proof.LOST: Absence.LOST, Proof.UNKNOWN: Absence.LOST}
 """What is not proved to be deleted is put again: nothing is destroyed on silence."""
 
@@ -85,9 +82,9 @@ class Known:
     ``away``: since when wadm does not answer, monotonic seconds. ``awaited``, ``refused``, ``won`` and ``lost``: of
     what is being carried over; losing them costs a repetition. ``told``: which version wadm was told to run since the
     base was recorded. ``put``: the newest version, and since when it was seen to be, monotonic seconds (ADR 81).
-    ``unlisted``: since when wadm stores an application without listing it, monotonic seconds; within ``unlisted_grace``
-    seconds wadm may still write its list. ``groups_known``, ``applications_known``: whether the API server serves the
-    kind, so that what is not among its objects does not exist.
+    ``unlisted``: since when wadm stores an application without listing it, monotonic seconds: wadm may still write its
+    list for ``timings.unlisted``. ``groups_known``, ``applications_known``: whether the API server serves the kind, so
+    that what is not among its objects does not exist.
     """
 
     kube: Kube
@@ -107,7 +104,7 @@ class Known:
     told: dict[Key, str] = field(default_factory=dict)
     put: dict[Key, tuple[str, float]] = field(default_factory=dict)
     unlisted: dict[Key, float] = field(default_factory=dict)
-    unlisted_grace: float = 5.0
+    timings: Timings = Timings()
     groups_known: Callable[[], bool] = lambda: True
     applications_known: Callable[[], bool] = lambda: True
     digests: dict[str, Digests] = field(default_factory=dict)
@@ -184,7 +181,11 @@ class Known:
             key,
             view,
             tuple(found[1:]),
-            Snapshot(obj, wadm, standing, now, tombstone, self.told.get(key), self._unsettled(key, wadm, view)),
+            Snapshot(
+                *(obj, wadm, standing, now, tombstone, self.told.get(key)),
+                unsettled=self._unsettled(key, wadm, view),
+                contest=self.timings.contest,
+            ),
             model,
             store.status(key.name) if store is not None else None,
             store.bucket if store is not None else "",
@@ -231,11 +232,11 @@ class Known:
             self.unlisted.pop(key, None)
             return True
         now = time.monotonic()
-        return now - self.unlisted.setdefault(key, now) < self.unlisted_grace
+        return now - self.unlisted.setdefault(key, now) < self.timings.unlisted
 
     def listing_due(self, key: Key) -> float | None:
         """Return the seconds left for wadm to list an application that it stores; None if none are, or it is listed."""
-        left = self.unlisted.get(key, 0.0) + self.unlisted_grace - time.monotonic()
+        left = self.unlisted.get(key, 0.0) + self.timings.unlisted - time.monotonic()
         return left if left > 0 else None
 
     def _unsettled(self, key: Key, wadm: Model | Absence, view: ApplicationView | None) -> float:
@@ -249,7 +250,7 @@ class Known:
         if newest != wadm.newest:
             since = now
         self.put[key] = (wadm.newest, since)
-        return max(0.0, since + SETTLE_SECONDS - now)
+        return max(0.0, since + self.timings.settle - now)
 
     def _why_none(self, view: ApplicationView | None) -> str:
         if view is None:

@@ -35,8 +35,9 @@ from application_manager.facts import Due, Identity, Said, facts_of
 from application_manager.gather import Key, Known, World
 from application_manager.homes import name_of
 from application_manager.snapshot import Absence, Side
+from application_manager.timings import Timings
 from application_manager.views import ApplicationView
-from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable
+from trellis.bus.bus import Bus, BusUnavailable
 from trellis.kube.errors import KubeError, NotFound
 from trellis.kube.refusals import WRITE_REFUSED, is_refused, is_terminating
 from trellis.kube.rights import MissingRights
@@ -47,15 +48,6 @@ from trellis.lattice.subjects import SubjectError
 from trellis.telemetry import Stories, TraceContext, get_logger
 
 _ASKED_OF_WADM: Final = (Put, Deploy, Undeploy, DeleteModel)
-_SOON_SECONDS: Final = 0.2
-_AWAY_SECONDS: Final = 2.0
-_TOLD_SECONDS: Final = 5.0
-"""For so long wadm may be away before each object says so: a connection that is made again costs no thousand writes."""
-_LOOK_SECONDS: Final = 5.0
-"""After what wadm acknowledged it is looked again, should nothing be heard."""
-_NOWHERE_SECONDS: Final = 60.0
-_AGAIN_FIRST: Final = 2.0
-_AGAIN_MOST: Final = 300.0
 _NO_ANSWER: Final = (LinkAwayError, LatticeDataError)
 _REFUSALS: Final = (WadmRefusedError, SubjectError, TooLargeError)
 _LASTING: Final = (Refusal.REJECTED, Refusal.TOO_LARGE)
@@ -74,6 +66,7 @@ class Keep:
     said: Said
     rights: MissingRights
     let_go: bool = False
+    timings: Timings = Timings()
 
     async def run(self, key: Key, trace: TraceContext | None) -> float | None:
         """Bring both sides of one application together; returns when to look again.
@@ -119,7 +112,7 @@ class Keep:
         refused = self._refused(world, decision)
         if refused is not None:
             wait = await self._tell(world, replace(decision, actions=()), refused)
-            return _soonest(wait, max(refused.again - time.monotonic(), _SOON_SECONDS))
+            return _soonest(wait, max(refused.again - time.monotonic(), self.timings.soon))
         self.known.won |= {key: decision.winner} if decision.winner is not None else {}
         self.known.lost |= {key: decision.lost} if decision.lost is not None else {}
         if not decision.actions or isinstance(decision.actions[0], Record):
@@ -140,12 +133,12 @@ class Keep:
         try:
             await self.effects.apply(world, decision.actions)
         except Outdated:
-            return _SOON_SECONDS
+            return self.timings.soon
         except _NO_ANSWER as error:
             why = f"wadm does not answer: {error}"
             away = Decision(waits=Because(Reason.WADM_AWAY, why))
             world = replace(world, snapshot=replace(world.snapshot, wadm=Absence.AWAY), why=why)
-            return _soonest(await self._tell(world, away), _AWAY_SECONDS)
+            return _soonest(await self._tell(world, away), self.timings.away)
         except _REFUSALS as error:
             refused = self._refuse(world, error)
             wait = await self._tell(world, replace(decision, actions=()), refused)
@@ -153,10 +146,10 @@ class Keep:
         except (KubeError, NotTaken) as error:
             if world.view is None and _is_nowhere(error):
                 _log.info("an application of wadm's cannot be shown", application=str(key), reason=str(error))
-                return _NOWHERE_SECONDS
+                return self.timings.nowhere
             await self._refused_by_kubernetes(world, error)
             raise
-        return _LOOK_SECONDS if _asks(decision.actions) else None
+        return self.timings.look if _asks(decision.actions) else None
 
     async def _refused_by_kubernetes(self, world: World, error: KubeError | NotTaken) -> None:
         """Report what the API server refuses on the Application, or on the group that it would be shown beside."""
@@ -188,7 +181,8 @@ class Keep:
             refusal = error.refusal
         found, former = world.snapshot.object, self.known.refused.get(world.key)
         times = 1 if former is None else former.times + 1
-        wait = _AGAIN_MOST if refusal in _LASTING else min(_AGAIN_FIRST * 2 ** min(times, 8), _AGAIN_MOST)
+        first, most = self.timings.refused_first, self.timings.refused_most
+        wait = most if refusal in _LASTING else min(first * 2 ** min(times, 8), most)
         digest, undeploy = (found.digest, found.undeploy) if found is not None else ("", False)
         refused = Refused(digest, undeploy, refusal, str(error), time.monotonic() + wait, times)
         self.known.refused[world.key] = refused
@@ -232,7 +226,7 @@ class Keep:
             self.known.away.pop(key, None)
             return None
         now = time.monotonic()
-        left = self.known.away.setdefault(key, now) + _TOLD_SECONDS - now
+        left = self.known.away.setdefault(key, now) + self.timings.told - now
         return left if left > 0 else None
 
     async def _write(self, world: World, seen: Seen) -> Json:
@@ -288,7 +282,7 @@ class Keep:
                     await self.bus.publish(one.fact, dedup=one.dedup)
                     self.said.note(one.fact)
         except BusUnavailable:
-            return BUS_RETRY_SECONDS
+            return self.timings.publish
         return None
 
 

@@ -23,7 +23,6 @@ from trellis.telemetry.metrics import Forget, KeptReads, Metrics
 UNKNOWN: Final = "Unknown"
 """The phase of an object that has no status yet."""
 PHASES: Final = (*get_args(Phase), UNKNOWN)
-_COUNTED_SECONDS: Final = 1.0
 
 
 class Measures(FollowedGauges[LatticeAddress]):
@@ -35,7 +34,7 @@ class Measures(FollowedGauges[LatticeAddress]):
         self._known = known
         self._synced: dict[str, float] = {}
         self._counted: Counter[tuple[str, str]] = Counter()
-        self._counted_at = -_COUNTED_SECONDS
+        self._counted_at = -known.timings.counted
 
     def _show(self, mark: str, address: LatticeAddress) -> Forget:
         _, _, digest = mark.partition("/")
@@ -51,7 +50,7 @@ class Measures(FollowedGauges[LatticeAddress]):
 
     def _count(self, mark: str, phase: str) -> float:
         now = time.monotonic()
-        if now - self._counted_at >= _COUNTED_SECONDS:
+        if now - self._counted_at >= self._known.timings.counted:
             views = list(self._known.applications.values())
             self._counted = Counter((self._known.key_of(view).mark, view.phase or UNKNOWN) for view in views)
             self._counted_at = now

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from application_manager.timings import Timings
+
 OVERRIDDEN: Final = "overridden-"
 """Prefix of versions in which a manifest that lost can be read; they are never shown as the application's newest."""
 
@@ -141,6 +143,7 @@ class Snapshot:
 
     ``told``: the version that we told wadm to run since the base was recorded, "" if none, whether it did or not; None
     if we told it nothing. ``unsettled``: for how many seconds more a version that was put just now may be deployed.
+    ``contest``: see :class:`Timings`.
     """
 
     object: Object | None
@@ -150,3 +153,4 @@ class Snapshot:
     tombstone: bool = False
     told: str | None = None
     unsettled: float = 0.0
+    contest: float = Timings().contest

@@ -27,12 +27,39 @@ from trellis.crds import kinds
 from trellis.crds.kinds import make_definition
 from trellis.events.subjects import APPLICATION_MANAGER
 from trellis.kube.resources import APPLICATIONS, DEFINITIONS, EVENTS
+from trellis.lattice.timings import (
+    AnsweringTimings,
+    BucketTimings,
+    ClaimTimings,
+    LatticeTimings,
+    LinkTimings,
+    ListingTimings,
+    StatusTimings,
+    WadmTimings,
+)
 from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer
 from trellis.runtime import LedService
 
 Manifest = dict[str, Any]
 KUBECTL = "?fieldManager=kubectl"
+QUICK = Timings(
+    away=0.2,
+    told=0.5,
+    look=1.0,
+    refused_first=0.2,
+    status=0.5,
+    lattice=LatticeTimings(
+        link=LinkTimings(backoff_first=0.1, backoff_most=0.5),
+        wadm=WadmTimings(answer=1.0),
+        bucket=BucketTimings(fetch=0.5, backoff_most=0.5),
+        statuses=StatusTimings(again=0.5),
+        answering=AnsweringTimings(every=0.2, again=0.1),
+        listing=ListingTimings(every=0.5),
+        claim=ClaimTimings(look=0.5),
+    ),
+)
+"""For a stand-in for wadm, which answers at once."""
 
 
 class KeptWorld:
@@ -218,7 +245,7 @@ async def stand_in(nats_server: NatsServer) -> AsyncIterator[WadmStandIn]:
 @pytest.fixture
 def kept_by_stand_in(hosts: HostWorld, nats_server: NatsServer, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
     """Applications of a lattice that has a stand-in for wadm."""
-    with kept_world(hosts, nats_server.port, stand_in.lattice) as made:
+    with kept_world(hosts, nats_server.port, stand_in.lattice, timings=QUICK) as made:
         yield made
 
 

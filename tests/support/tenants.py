@@ -15,18 +15,14 @@ import nats
 import pytest
 from nats.js.api import StreamConfig
 
-from application_manager.timings import Timings
 from support.real_lattice import RealLattice
 from trellis.lattice.subjects import CONTROL_PREFIX, STREAM_HOSTS
-from trellis.lattice.timings import LatticeTimings, ListingTimings
 from trellis.localcluster import lattice_servers
 
 EAST = "AEAST"
 WEST = "AWEST"
 USERS = {EAST: "east", WEST: "west", "": "wadm"}
 PASSWORD = "secret"
-OFTEN = Timings(lattice=LatticeTimings(listing=ListingTimings(every=0.5)))
-"""For a manager that asks wadm, and hears nothing of it."""
 
 HOSTS_STREAM = StreamConfig(name=STREAM_HOSTS, subjects=["*.wasmbus.evt.*.>"], max_age=70, no_ack=True)
 """What wadm makes with acknowledgements, which newer servers refuse (tried: 2.15.1); it takes one that is there."""

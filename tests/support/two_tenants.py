@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 from support.host_world import HostWorld
-from support.kept import KeptWorld, kept_world
-from support.tenants import OFTEN, from_own_account, url_of
+from support.kept import QUICK, KeptWorld, kept_world
+from support.tenants import from_own_account, url_of
 from trellis import names
 from trellis.kube.resources import NAMESPACES, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, Resource
 from trellis.localcluster import ClusterInfo
@@ -86,7 +86,7 @@ def reader(api: Api, namespace: str, value: str) -> None:
 def side(hosts: HostWorld, cluster: ClusterInfo, server: NatsServer, account: str, lattice: str) -> Iterator[Side]:
     """Have a tenant in the namespace of a world, for the time of a block."""
     value = f"of-{account}-{hosts.namespace}"
-    with kept_world(hosts, server.port, lattice, from_own_account(account), OFTEN) as kept:
+    with kept_world(hosts, server.port, lattice, from_own_account(account), QUICK) as kept:
         reader(hosts.api, hosts.namespace, value)
         api = own_account(cluster, hosts.api, hosts.namespace)
         try:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from application_manager.timings import Timings
 from support.fleet import eventually
 from support.host_behaviour import own_lattice
 from support.host_world import PATIENCE, HostWorld
@@ -15,7 +16,6 @@ from support.real_lattice import Wadm, application, http_server
 from support.store_behaviour import followed, manifest, until
 from support.tenants import (
     EAST,
-    OFTEN,
     WEST,
     TenantLattice,
     control_prefix,
@@ -26,10 +26,12 @@ from support.tenants import (
 from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.lattices import Lattices
 from trellis.lattice.store import Proof
+from trellis.lattice.timings import LatticeTimings, ListingTimings
 
 pytestmark = pytest.mark.cluster
 
 SERVER = {"components": [http_server()]}
+OFTEN = Timings(lattice=LatticeTimings(listing=ListingTimings(every=1.0)))
 
 
 class OfATenant(KeptBehaviour):

@@ -9,7 +9,7 @@ import pytest
 
 from support.host_behaviour import own_lattice
 from support.host_world import HostWorld
-from support.kept import KeptWorld, kept_world
+from support.kept import QUICK, KeptWorld, kept_world
 from support.restored_behaviour import Restored, RestoredBehaviour
 from support.wadm_stand_in import WadmStandIn
 from trellis.localcluster.nats import NatsServer
@@ -31,7 +31,7 @@ async def stand_in(restored: Restored) -> AsyncIterator[WadmStandIn]:
 
 @pytest.fixture
 def kept(hosts: HostWorld, restored: Restored, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
-    with kept_world(hosts, restored.server.port, stand_in.lattice) as made:
+    with kept_world(hosts, restored.server.port, stand_in.lattice, timings=QUICK) as made:
         yield made
 
 

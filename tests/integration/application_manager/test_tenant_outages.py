@@ -11,7 +11,7 @@ import pytest
 
 from support.host_behaviour import own_lattice
 from support.host_world import HostWorld
-from support.kept import KeptWorld, kept_world
+from support.kept import QUICK, KeptWorld, kept_world
 from support.outage_behaviour import OutageBehaviour, Servers
 from support.real_lattice import Wadm
 from support.tenants import EAST, from_own_account, from_wadms_account, url_of, write_accounts
@@ -41,7 +41,7 @@ class OfATenant(OutageBehaviour):
 
     @pytest.fixture
     def kept(self, hosts: HostWorld, server: NatsServer, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
-        with kept_world(hosts, server.port, stand_in.lattice, self.place()) as made:
+        with kept_world(hosts, server.port, stand_in.lattice, self.place(), QUICK) as made:
             yield made
 
     @pytest.fixture

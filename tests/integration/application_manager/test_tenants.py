@@ -12,10 +12,10 @@ import pytest
 from support.fleet import eventually
 from support.host_behaviour import own_lattice
 from support.host_world import PATIENCE, HostWorld
-from support.kept import KeptWorld, kept_world, spec
+from support.kept import QUICK, KeptWorld, kept_world, spec
 from support.kept_behaviour import KeptBehaviour, wadm_has
 from support.real_lattice import Wadm, application, wasm_component
-from support.tenants import EAST, OFTEN, WEST, from_own_account, from_wadms_account, url_of, write_accounts
+from support.tenants import EAST, WEST, from_own_account, from_wadms_account, url_of, write_accounts
 from support.wadm_stand_in import WadmStandIn
 from trellis import names
 from trellis.localcluster.nats import NatsServer
@@ -51,7 +51,7 @@ class TestFromWadmsAccount(OfATenant):
 
     @pytest.fixture
     def kept(self, hosts: HostWorld, server: NatsServer, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
-        with kept_world(hosts, server.port, stand_in.lattice, from_wadms_account(self.tenant)) as made:
+        with kept_world(hosts, server.port, stand_in.lattice, from_wadms_account(self.tenant), QUICK) as made:
             yield made
 
 
@@ -63,7 +63,7 @@ class TestFromATenantsAccount(OfATenant):
 
     @pytest.fixture
     def kept(self, hosts: HostWorld, server: NatsServer, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
-        with kept_world(hosts, server.port, stand_in.lattice, from_own_account(self.tenant), OFTEN) as made:
+        with kept_world(hosts, server.port, stand_in.lattice, from_own_account(self.tenant), QUICK) as made:
             yield made
 
     async def test_the_group_says_that_deletions_are_not_proved(self, kept: KeptWorld, wadm: Wadm) -> None:
@@ -90,7 +90,7 @@ async def test_of_two_tenants_lattices_of_one_name_in_a_namespace_the_older_grou
         Wadm.of(url_of(port, EAST), lattice) as east,
         Wadm.of(url_of(port, WEST), lattice) as west,
     ):
-        with kept_world(hosts, port, lattice, from_wadms_account(EAST)) as kept:
+        with kept_world(hosts, port, lattice, from_wadms_account(EAST), QUICK) as kept:
             kept.group("one")
             kept.group("two", **from_wadms_account(WEST))
             await west.put(application("web", wasm_component("echo", "file:///none-1.wasm"), version="w1"))

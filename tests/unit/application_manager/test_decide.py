@@ -21,8 +21,9 @@ from application_manager.actions import (
     Undeploy,
     WriteSpec,
 )
-from application_manager.decide import CONTEST_SECONDS, contended, decide, destroys
+from application_manager.decide import contended, decide, destroys
 from application_manager.snapshot import Absence, Base, Model, Object, Side, Snapshot, Standing, Win
+from application_manager.timings import Timings
 from application_manager.versions import version_of
 
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)
@@ -30,6 +31,7 @@ BASE = Base(A, "v1", deployed=True, newest="v1")
 SAME = Object(A, "v1", base=BASE)
 WADM = Model((("v1", A),), "v1")
 K, W = Side.KUBERNETES, Side.WADM
+CONTEST = Timings().contest
 
 
 def did(decision: Decision) -> list[str]:
@@ -233,15 +235,15 @@ def test_what_wadm_was_told_of_an_object_that_changed_back_is_no_change_of_wadms
 
 def test_three_changes_by_turns_are_a_contest_until_one_side_is_quiet() -> None:
     wins = (Win(K, 0.0), Win(W, 100.0), Win(K, 200.0))
-    assert contended(wins, 200.0) == CONTEST_SECONDS
-    assert contended(wins, 200.0 + CONTEST_SECONDS) == 0
-    assert contended((Win(K, 0.0), Win(W, 100.0), Win(K, 601.0)), 601.0) == 0
-    assert contended((Win(K, 0.0), Win(K, 1.0), Win(K, 2.0)), 2.0) == 0
-    assert contended(wins[:2], 100.0) == 0
-    assert contended((*wins, Win(K, 250.0)), 260.0) == CONTEST_SECONDS - 10
+    assert contended(wins, 200.0, CONTEST) == CONTEST
+    assert contended(wins, 200.0 + CONTEST, CONTEST) == 0
+    assert contended((Win(K, 0.0), Win(W, 100.0), Win(K, 601.0)), 601.0, CONTEST) == 0
+    assert contended((Win(K, 0.0), Win(K, 1.0), Win(K, 2.0)), 2.0, CONTEST) == 0
+    assert contended(wins[:2], 100.0, CONTEST) == 0
+    assert contended((*wins, Win(K, 250.0)), 260.0, CONTEST) == CONTEST - 10
     month = 30 * 86_400.0
-    assert contended(wins, 200.0 - month) == 0, "the clock that recorded them was a month ahead"
-    assert contended(wins, 200.0 + month) == 0
+    assert contended(wins, 200.0 - month, CONTEST) == 0, "the clock that recorded them was a month ahead"
+    assert contended(wins, 200.0 + month, CONTEST) == 0
 
 
 def test_in_a_contest_wadms_side_waits_and_kubernetes_counts() -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from application_manager.freshness import AGAIN_SECONDS, TellGroups, Verdict, verdict_of, with_condition
+from application_manager.freshness import TellGroups, Verdict, verdict_of, with_condition
 from application_manager.gather import Known
 from application_manager.rights import RIGHTS, remedy
 from trellis import names
@@ -133,7 +133,7 @@ async def test_a_group_is_told_once_its_status_has_begun_and_then_takes_no_write
     kube.put(HOST_CONFIGS, manifest)
     health = Health("application_manager")
     tell = telling(kube, health)
-    assert await tell.run("mark", None) == AGAIN_SECONDS
+    assert await tell.run("mark", None) == 5.0
     assert kube.writes == []
     [found] = kube.objects(HOST_CONFIGS)
     kube.put(HOST_CONFIGS, found | {"status": {"apps": [], "app_count": 0, "conditions": [READY]}})

@@ -12,8 +12,9 @@ from application_manager import gather as gathering
 from application_manager.actions import CreateObject, RemoveFinalizer
 from application_manager.decide import decide
 from application_manager.following import Following
-from application_manager.gather import SETTLE_SECONDS, Awaited, Key, Known
+from application_manager.gather import Awaited, Key, Known
 from application_manager.snapshot import Absence, Base, Model, Standing
+from application_manager.timings import Timings
 from application_manager.views import ApplicationView, view_application
 from support.application_objects import stored
 from trellis.kube.fake import FakeKube
@@ -108,10 +109,10 @@ def test_nothing_is_done_before_it_is_known_what_wadm_has_and_who_keeps_it(latti
 def test_what_wadm_stores_counts_as_listed_while_wadm_may_still_list_it() -> None:
     store = Store({"web": MODEL}, unlisted=True)
     made = known(Lattice(store))
-    made.unlisted_grace = 60.0
+    made.timings = Timings(unlisted=60.0)
     assert cast("Model", made.world(KEY).snapshot.wadm).listed
     assert 0 < (made.listing_due(KEY) or 0.0) <= 60.0
-    made.unlisted_grace = 0.0
+    made.timings = Timings(unlisted=0.0)
     assert not cast("Model", made.world(KEY).snapshot.wadm).listed
     assert made.listing_due(KEY) is None, "a run that is due does not call for another at once"
     store.unlisted = False
@@ -202,12 +203,12 @@ def test_a_version_put_beside_the_one_that_runs_may_be_deployed_for_a_moment(mon
     def unsettled() -> float:
         return found.world(KEY).snapshot.unsettled
 
-    assert unsettled() == SETTLE_SECONDS
+    assert unsettled() == Timings().settle
     clock[0] += 4
-    assert unsettled() == SETTLE_SECONDS - 4
+    assert unsettled() == Timings().settle - 4
     store.models["web"] = replace(newer, versions=(*newer.versions, ("v3", {"metadata": {"name": "web"}, "spec": {}})))
-    assert unsettled() == SETTLE_SECONDS, "another one was put"
-    clock[0] += SETTLE_SECONDS + 1
+    assert unsettled() == Timings().settle, "another one was put"
+    clock[0] += Timings().settle + 1
     assert unsettled() == 0
     store.models["web"] = replace(store.models["web"], deployed="v3")
     assert unsettled() == 0
