@@ -20,6 +20,7 @@ from host_manager.inputs import Problem
 from host_manager.lattice_status import due_in, silent_pods
 from host_manager.leave import HOSTS, Leave, going_with
 from host_manager.listening import Listening
+from host_manager.pod_retries import PodRetries
 from host_manager.rights import Advice
 from host_manager.settings import Settings
 from host_manager.snapshot import Snapshot
@@ -27,9 +28,9 @@ from host_manager.status import refused_by
 from host_manager.timings import Timings
 from host_manager.views import GroupView
 from host_manager.watch import on_pod, on_workload, only_our_mark
-from host_manager.watches import UNKNOWN_SECONDS, Watches
+from host_manager.watches import Watches
 from trellis import names
-from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable
+from trellis.bus.bus import Bus, BusUnavailable
 from trellis.bus.queue import KeyedQueue
 from trellis.deletions import Deletions
 from trellis.events.envelope import FactData
@@ -50,15 +51,8 @@ from trellis.telemetry import Stories, TraceContext, setup
 WORKERS: Final = 16
 POD_WORKERS: Final = 4
 SECRET_WORKERS: Final = 16
-_UNDECIDED_SECONDS: Final = 30.0
-"""After which a group is looked at again of which it is not known whether its hosts were given a changed Secret."""
-_GIVE_WAY_SECONDS: Final = 0.3
-_LATE_SECONDS: Final = 0.05
-"""A look that comes a moment early finds nothing new yet."""
 _PASSING: Final = (Conflict, Unavailable, TooManyRequests, Unauthorized)
 """What passes by itself, and is no news about the group."""
-STATUS_DELAY_SECONDS: Final = 0.2
-"""A status counts pods: changes that come in a burst are counted once."""
 
 
 def create_app(
@@ -85,28 +79,29 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     groups, pods = watches.groups.objects, watches.pods.objects
     copying = Copying(bus, telemetry, base.cluster, timings)
     listening = Listening(lambda key: group_soon(key), copying.run, timings)  # noqa: PLW0108 - bound below
-    known = Known(kube, groups, pods, budgets=watches.budgets.objects, listening=listening)
+    known = Known(kube, groups, pods, timings, budgets=watches.budgets.objects, listening=listening)
+    known.retries = PodRetries(timings.refusals)
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_HOST_MANAGER)
     effects = Effects(kube, recorder, known)
     present = {HOSTS: lambda: going_with(groups, pods) if watches.complete else None}
     scope = Scope(HOST_MANAGER, settings.namespace, {HOSTS: lambda: len(pods)}, present)
     breaker = Breaker(kube, recorder, scope, lambda: list_all())  # noqa: PLW0108 - bound below
     defined = None if settings.watch_namespaces else HOST_CONFIGS  # a confined service may not read the CRD
-    leave = Leave(groups, Deletions(kube, defined), breaker)
+    leave = Leave(groups, Deletions(kube, defined, timings.deletions), breaker)
     rights = MissingRights(base.health, Advice(settings).remedy)
     stories: Stories[str] = Stories(telemetry)
     reconcile = Reconcile(known, effects, bus, stories, settings.sources_seconds, watches.knows, rights, leave)
     queue = KeyedQueue(reconcile.run, workers=WORKERS, name="groups", telemetry=telemetry)
-    refusals = Refusals(queue, noted(base.health))
+    refusals = Refusals(queue, noted(base.health), timings.refusals)
     follow = FollowPods(known, bus, stories, watches.knows)
     followed = KeyedQueue(follow.run, workers=POD_WORKERS, name="pods", telemetry=telemetry)
-    changed = FollowSecrets(known.changes, groups, lambda key, trace: queue.add(key, trace=trace))
+    changed = FollowSecrets(known.changes, groups, lambda key, trace: queue.add(key, trace=trace), timings)
     secrets = KeyedQueue(changed.run, workers=SECRET_WORKERS, name="secrets", telemetry=telemetry)
     bus.subscribe("secrets", CONSUMED, on_secret(known.changes, secrets))
 
     def group_soon(key: str) -> None:
         if key in groups:
-            queue.add_after(key, STATUS_DELAY_SECONDS)
+            queue.add_after(key, timings.status_delay)
 
     def group_changed(change: Change[GroupView]) -> None:
         if change.old is None:
@@ -173,7 +168,7 @@ class Reconcile:
         """Bring one group up to date; raises KubeError for the queue to try again."""
         if not self.knows(key):
             self.known.waiting.discard(key)
-            return UNKNOWN_SECONDS
+            return self.known.timings.unknown
         try:
             again = await self._run(key, trace)
         except BaseException as error:
@@ -185,7 +180,7 @@ class Reconcile:
 
     async def _run(self, key: str, trace: TraceContext | None) -> float | None:
         if self.known.gives_way(key):
-            return _GIVE_WAY_SECONDS
+            return self.known.timings.give_way
         changes = self.known.changes.of(key)
         snapshot = await self.known.snapshot(key)
         if snapshot is None:
@@ -215,10 +210,10 @@ class Reconcile:
         soon = self.known.look_in(key)
         # What was to be waited for may have come, and the time be over, while the rest was written.
         first = self.known.early_for(key) or 0.0 if snapshot.early and not status else None
-        undecided = _UNDECIDED_SECONDS if self.known.changes.of(key) else None
+        undecided = self.known.timings.undecided if self.known.changes.of(key) else None
         retry = self.known.retries.left(key)
         looks = (self.sources_seconds if soon is None else soon, due_in(snapshot), first, undecided, retry)
-        return min(one for one in looks if one is not None) + _LATE_SECONDS
+        return min(one for one in looks if one is not None) + self.known.timings.late
 
     async def _stays(self, snapshot: Snapshot) -> float | None:
         """Return how long a group stays that is being deleted and that finalizers keep; None if it may go.
@@ -253,7 +248,7 @@ class Reconcile:
             await self.effects.apply(key, half)
             if len(half) < len(actions):
                 self.known.half_made(snapshot)
-                return half, _GIVE_WAY_SECONDS
+                return half, self.known.timings.give_way
         except KubeError as error:
             if isinstance(error, _PASSING) and not is_refused(error):
                 raise
@@ -298,7 +293,7 @@ class Reconcile:
             with self.stories.follow(head.key):
                 await self.bus.publish(fact, dedup=f"{head.uid}.{head.resource_version}.{fact.fact}")
         except BusUnavailable:
-            return None if head.deleting else BUS_RETRY_SECONDS  # a group that is deleted must be able to go
+            return None if head.deleting else self.known.timings.publish  # a group that is deleted must be able to go
         said[head.key] = mark
         self.stories.end(head.key)
         return None
@@ -317,7 +312,7 @@ class FollowPods:
         """Say the facts that are due; returns when to try again if the bus is away."""
         del trace
         if not self.knows(key):
-            return UNKNOWN_SECONDS  # a pod that is not seen need not be gone
+            return self.known.timings.unknown  # a pod that is not seen need not be gone
         said = self.known.said.ready
         pod = self.known.pods.get(key)
         for fact in due(pod, said.get(key)):
@@ -326,7 +321,7 @@ class FollowPods:
                 with self.stories.follow(f"{fact.namespace}/{fact.group}"):
                     await self.bus.publish(fact, dedup=f"{fact.uid}.{state}.{fact.fact}")
             except BusUnavailable:
-                return BUS_RETRY_SECONDS
+                return self.known.timings.publish
             if isinstance(fact, HostPodReady):
                 said[key] = fact
             else:

@@ -35,8 +35,6 @@ from trellis.kube.resources import HOST_CONFIGS, ROLE_BINDINGS
 from trellis.telemetry import get_logger
 
 _log = get_logger(__name__)
-_ROLE_IS_HEARD_OF = (0.05, 0.1, 0.2, 0.4, 0.8)
-"""Seconds between tries of a RoleBinding: what it gives is checked by a cache that may not have its Role yet."""
 _NOT_DECLARED = "field not declared in schema"
 """What the API server says, with status 500, of a field that no pod has."""
 
@@ -188,7 +186,7 @@ class Effects:
         if found is not None:
             read = {name: found["metadata"][name] for name in ("uid", "resourceVersion")}
             wanted = wanted | {"metadata": wanted["metadata"] | read}
-        for wait in (*_ROLE_IS_HEARD_OF, None):
+        for wait in (*self.known.timings.role, None):
             try:
                 return await self.kube.apply(
                     RESOURCES[wanted["kind"]],

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Final
 
 from host_manager.timings import Timings
 from trellis.bus import cancellation
@@ -21,9 +20,6 @@ from trellis.lattice.forwarder import Forwarder, LatticeEvent
 from trellis.lattice.link import Link
 from trellis.redaction import redact_url
 from trellis.telemetry import Telemetry, get_logger
-
-AGAIN_SECONDS: Final = 0.5
-"""Between two tries of an event while the bus is away: it is patient itself."""
 
 _log = get_logger(__name__)
 
@@ -60,7 +56,7 @@ class Copying:
                     event.lattice, event.event, event.body, dedup=event.id, traceparent=event.traceparent
                 )
             except BusUnavailable:
-                await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(self.timings.copy_again)
             except FactRefused as error:
                 _log.warning(
                     "a lattice's event was not copied", lattice=event.lattice, event_name=event.event, reason=str(error)

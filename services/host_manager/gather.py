@@ -25,6 +25,7 @@ from host_manager.pods import PodView
 from host_manager.resources import make_nats_conf
 from host_manager.snapshot import Snapshot, group_of, misread, view_head
 from host_manager.template import pod_labels
+from host_manager.timings import Timings
 from host_manager.views import BudgetView, GroupView
 from host_manager.waiting_changes import Changes
 from trellis import names
@@ -67,9 +68,6 @@ lets no object have two controllers."""
 CALLS_AT_ONCE: Final = 12
 """To the API server, of all groups together: each is a connection, and a connection holds a third of a MiB. More are no
 faster: what a new group takes is the API server's own time."""
-HALF_MADE_SECONDS: Final = 10.0
-FIRST_STATUS_SECONDS: Final = 2.0
-"""After which a new group has a status at the latest."""
 _CRASHING: Final = "CrashLoopBackOff"
 _LAST_LINES: Final = 3
 _LAST_BYTES: Final = 512
@@ -87,6 +85,7 @@ class Known:
     kube: Kube
     groups: Mapping[str, GroupView]
     pods: Mapping[str, PodView]
+    timings: Timings = Timings()
     said: Said = field(default_factory=Said)
     applied: dict[str, dict[ChildKey, tuple[str, str]]] = field(default_factory=dict)
     by_group: dict[str, dict[str, PodView]] = field(default_factory=dict)
@@ -124,7 +123,7 @@ class Known:
         """What runs the pods of a new group is made; the rest follows in its next run, which reads nothing again."""
         head = snapshot.head
         self.doubt(head.key)
-        self.making[head.key] = HalfMade(head.uid, head.generation, time.monotonic() + HALF_MADE_SECONDS)
+        self.making[head.key] = HalfMade(head.uid, head.generation, time.monotonic() + self.timings.half_made)
 
     def gives_way(self, key: str) -> bool:
         """Say whether a group whose hosts can start lets those go first that nobody has looked at yet."""
@@ -136,7 +135,7 @@ class Known:
         """Take a group as it was looked at, and as it is written by now, for so long."""
         head, now = snapshot.head, time.monotonic()
         contents = frozenset(fingerprint(child) for (kind, _), child in snapshot.children.items() if kind in WORKLOADS)
-        early = now + FIRST_STATUS_SECONDS if snapshot.fresh else 0.0
+        early = now + self.timings.first_status if snapshot.fresh else 0.0
         self.looked[head.key] = Looked(head.uid, head.generation, snapshot.problems, contents, now + seconds, early)
 
     def look_in(self, key: str) -> float | None:
@@ -179,6 +178,7 @@ class Known:
             *(head, group, Inputs(), (), {}, pods, status, now),
             ready_at=self._ready_at(key, pods),
             changes=self.changes.of(key),
+            rest=self.timings.rest,
         )
         looked = self.looked.get(key)
         if looked is not None and looked.covers(head) and not base.changes:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from host_manager.secret_changes import change_of
+from host_manager.timings import Timings
 from host_manager.views import GroupView
 from host_manager.waiting_changes import Changes
 from trellis.bus.queue import KeyedQueue
@@ -20,9 +21,6 @@ from trellis.events.secrets import SecretChanged
 from trellis.telemetry import TraceContext, joined
 
 CONSUMED = (SecretChanged,)
-GATHERING_SECONDS = 10.0
-_PATIENCE_SECONDS = 40.0
-"""How long groups may take to look; then the fact is tried again, and not acknowledged meanwhile."""
 
 
 def on_secret(changes: Changes, queue: KeyedQueue[str]) -> Callable[[Received[SecretChanged]], None]:
@@ -43,7 +41,7 @@ class FollowSecrets:
     changes: Changes
     groups: Mapping[str, GroupView]
     wake: Callable[[str, TraceContext | None], None]
-    seconds: float = field(default_factory=lambda: GATHERING_SECONDS)
+    timings: Timings = Timings()
     _until: float | None = field(default=None, init=False)
     _traces: dict[str, TraceContext | None] = field(default_factory=dict, init=False)
 
@@ -52,10 +50,10 @@ class FollowSecrets:
         if key in self.changes.gathered:
             self._traces[key] = joined(self._traces.get(key), trace)
             now = asyncio.get_running_loop().time()
-            self._until = now + self.seconds if self._until is None else self._until
+            self._until = now + self.timings.gathering if self._until is None else self._until
             await asyncio.sleep(self._until - now)
             self._hand_over()
-        async with asyncio.timeout(_PATIENCE_SECONDS):
+        async with asyncio.timeout(self.timings.patience):
             await self.changes.seen(key)
 
     def _hand_over(self) -> None:

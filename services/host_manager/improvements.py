@@ -12,12 +12,12 @@ from host_manager.group import Manifest, Wish
 from host_manager.merging import TemplateError, without_nulls
 from trellis import names
 
-DRAIN_SECONDS: Final = 10
-"""The host's own limit for stopping, unless the group has one."""
-LEAF_AFTER_HOST_SECONDS: Final = 5
-"""How much longer the leaf stays: the host's last message must get out."""
-GRACE_AFTER_LEAF_SECONDS: Final = 15
-"""How much longer still the kubelet waits before it kills."""
+DRAIN: Final = 10
+"""Seconds: the host's own limit for stopping, unless the group has one."""
+LEAF_AFTER_HOST: Final = 5
+"""Seconds that the leaf stays longer: the host's last message must get out."""
+GRACE_AFTER_LEAF: Final = 15
+"""Seconds that the kubelet waits longer still before it kills."""
 TLS_DIRECTORY: Final = "/nats/tls"
 _TLS_VOLUME: Final = "nats-tls"
 
@@ -27,7 +27,7 @@ def improved(template: Manifest, wish: Wish) -> Manifest:
     leaf, host = template["spec"]["containers"]
     drain = drain_seconds(wish)
     pod: Manifest = {
-        "terminationGracePeriodSeconds": drain + LEAF_AFTER_HOST_SECONDS + GRACE_AFTER_LEAF_SECONDS,
+        "terminationGracePeriodSeconds": drain + LEAF_AFTER_HOST + GRACE_AFTER_LEAF,
     }
     if not wish.group.runs_as_daemonset(wish.revision):
         pod["topologySpreadConstraints"] = [_spread(template["metadata"]["labels"])]
@@ -48,12 +48,12 @@ def tls_secret(wish: Wish) -> str | None:
 
 def drain_seconds(wish: Wish) -> int:
     """Return how long a host may take to stop."""
-    return DRAIN_SECONDS if wish.group.spec.drain_seconds is None else wish.group.spec.drain_seconds
+    return DRAIN if wish.group.spec.drain_seconds is None else wish.group.spec.drain_seconds
 
 
 def _leaf(leaf: Manifest, wish: Wish, drain: int) -> Manifest:
     """Return the leaf, which outlives the host: both are told to stop at the same moment, and this one waits first."""
-    wait = {"preStop": {"exec": {"command": ["sleep", str(drain + LEAF_AFTER_HOST_SECONDS)]}}}
+    wait = {"preStop": {"exec": {"command": ["sleep", str(drain + LEAF_AFTER_HOST)]}}}
     mounts = leaf["volumeMounts"]
     if tls_secret(wish):
         mounts = [*mounts, {"name": _TLS_VOLUME, "mountPath": TLS_DIRECTORY, "readOnly": True}]

@@ -21,8 +21,6 @@ from trellis.lattice.lattices import Beside, Lattices
 from trellis.lattice.subjects import SubjectError
 
 CONNECTION: Final = "trellis-host-manager"
-_FIRST_PAUSE_SECONDS: Final = 120.0
-_PAUSE_MAX_SECONDS: Final = 3600.0
 
 
 @dataclass(slots=True)
@@ -32,6 +30,7 @@ class Recycling:
     The pause doubles with each, from two minutes to an hour, and ends when every host of the group is heard.
     """
 
+    timings: Timings = Timings()
     pauses: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def may(self, key: str, now: float) -> bool:
@@ -40,7 +39,8 @@ class Recycling:
 
     def begun(self, key: str) -> None:
         """A host of a group is restarted now."""
-        pause = min(_PAUSE_MAX_SECONDS, 2 * self.pauses.get(key, (0.0, _FIRST_PAUSE_SECONDS / 2))[1])
+        former = self.pauses.get(key)
+        pause = min(self.timings.recycle_most, self.timings.recycle_first if former is None else 2 * former[1])
         self.pauses[key] = (time.monotonic() + pause, pause)
 
     def calm(self, key: str) -> None:
@@ -53,7 +53,7 @@ class Listening:
 
     def __init__(self, wake: Callable[[str], None], beside: Beside | None = None, timings: Timings = Timings()) -> None:
         self.lattices: Final[Lattices[str]] = Lattices(CONNECTION, wake, beside, timings=timings.lattice)
-        self.recycling: Final = Recycling()
+        self.recycling: Final = Recycling(timings)
         self._why: dict[str, str] = {}
 
     async def run(self) -> None:

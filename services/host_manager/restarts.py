@@ -2,7 +2,7 @@
 
 Pure. In: a snapshot. Out: annotations of the pod template. Called by ``decide``. Invariants: what pods say once they
 say for ever, because to take it away would roll them too; hosts that started since are not rolled for it; a Secret that
-changes again and again rolls a group once in ``REST_SECONDS`` at most.
+changes again and again rolls a group once in ``rest`` seconds at most.
 Source of who was given what: the ids that hosts have in their tokens, which are those that they have in the lattice.
 """
 
@@ -19,8 +19,6 @@ from host_manager.snapshot import Snapshot
 from trellis import names
 from trellis.digits import whole
 
-REST_SECONDS: Final = 300.0
-"""Between two rolls of a group for changed Secrets: what changes meanwhile waits, and makes one."""
 _SAID_MOST: Final = 64
 """Secrets that pods say they were restarted for; of more, the newest."""
 
@@ -60,7 +58,7 @@ def _rests(snapshot: Snapshot, at: str) -> bool:
         ago = (datetime.fromisoformat(snapshot.now) - datetime.fromisoformat(at)).total_seconds()
     except (TypeError, ValueError):  # nothing, or what somebody else wrote there
         return False
-    return 0 <= ago < REST_SECONDS
+    return 0 <= ago < snapshot.rest
 
 
 def over(snapshot: Snapshot, workload: Mapping[str, Any] | None) -> list[SecretChange]:

@@ -63,6 +63,7 @@ class Snapshot:
     was a moment ago, and what there is to say of it may wait until the pods' controller has seen it.
     ``changes``: Secrets that its hosts may have been given, and that changed since. ``held``: it is being deleted, and
     the circuit breaker holds that. ``retry_pods``: its pods are refused, and are to be tried again now.
+    ``rest``: seconds between two rolls for changed Secrets.
     """
 
     head: Head
@@ -89,6 +90,7 @@ class Snapshot:
     changes: tuple[SecretChange, ...] = ()
     held: bool = False
     retry_pods: bool = False
+    rest: float = 0.0
 
 
 def group_of(head: Head, manifest: Mapping[str, Any]) -> Group | Problem:

@@ -21,8 +21,6 @@ from trellis.operators import view_operator
 from trellis.peers import Controller
 
 T = TypeVar("T")
-UNKNOWN_SECONDS = 5.0
-"""After how long it is asked again whether a namespace can be watched by now."""
 
 
 @dataclass(slots=True)

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from host_manager.timings import Timings
 from support.exclusion import place
 from support.fleet import eventually
 from support.host_world import PATIENCE, HostWorld
 from support.stand_ins import answering
+from trellis.kube.refusals import RefusalTimings
 from trellis.kube.resources import API_SERVICES, EVENTS, HOST_CONFIGS, NODES, SERVICES, Resource
 
 pytestmark = pytest.mark.cluster
@@ -31,7 +33,7 @@ METRICS = "v1beta1.metrics.k8s.io"
 
 @pytest.fixture
 async def running(hosts: HostWorld) -> AsyncIterator[HostWorld]:
-    async with hosts.service():
+    async with hosts.service(Timings(refusals=RefusalTimings(retry=1.0))):
         yield hosts
 
 

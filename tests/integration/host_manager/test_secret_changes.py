@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from host_manager.timings import Timings
 from support.fleet import eventually
 from support.host_world import PATIENCE, HostWorld
 from support.lattice_speaker import LatticeSpeaker
@@ -88,14 +89,11 @@ async def with_a_host(hosts: HostWorld, speaker: LatticeSpeaker, group: str, hos
     return str(pod)
 
 
-async def test_a_group_rolls_once_for_secrets_that_its_hosts_were_given(
-    hosts: HostWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("host_manager.handlers.GATHERING_SECONDS", 2.0)
-    monkeypatch.setattr("host_manager.restarts.REST_SECONDS", 5.0)
+async def test_a_group_rolls_once_for_secrets_that_its_hosts_were_given(hosts: HostWorld, tmp_path: Path) -> None:
+    service = hosts.service(Timings(gathering=2.0, rest=5.0))
     with NatsServer(tmp_path / "nats") as server:
         at: dict[str, Any] = {"natsAddress": "nats://127.0.0.1", "natsClientPort": server.port}
-        async with LatticeSpeaker(server.url, "default", models=[]) as speaker, hosts.service(), saying(hosts) as told:
+        async with LatticeSpeaker(server.url, "default", models=[]) as speaker, service, saying(hosts) as told:
             for group, metadata in (("wants", WANTED), ("uses", {}), ("other", WANTED)):
                 hosts.create(group, metadata, **at)
             pod = await with_a_host(hosts, speaker, "wants", "N-wants")
@@ -134,14 +132,14 @@ async def test_a_group_rolls_once_for_secrets_that_its_hosts_were_given(
 
 
 async def test_a_secret_that_a_host_was_given_rolls_it_when_it_changes(
-    hosts: HostWorld, secret_world: SecretsWorld, monkeypatch: pytest.MonkeyPatch
+    hosts: HostWorld, secret_world: SecretsWorld
 ) -> None:
     """Both services and nothing in between: what one says, and of whom, is what the other knows hosts by."""
-    monkeypatch.setattr("host_manager.handlers.GATHERING_SECONDS", 0.5)
+    service = hosts.service(Timings(gathering=0.5))
     url = secret_world.server.url
     secret_world.secret("db", password="former")
     secret_world.account(secrets=("db",))
-    async with LatticeSpeaker(url, "default", models=[]) as speaker, hosts.service(), secret_world.backend():
+    async with LatticeSpeaker(url, "default", models=[]) as speaker, service, secret_world.backend():
         hosts.create("group", WANTED, natsAddress="nats://127.0.0.1", natsClientPort=secret_world.server.port)
         async with secret_world.asking() as host:
             await with_a_host(hosts, speaker, "group", host.host.public)

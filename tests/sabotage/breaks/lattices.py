@@ -70,7 +70,7 @@ HOSTS: Final = (
         "ADR 53: a group rests between rolls for changed Secrets",
         "host_manager",
         "_rests",
-        "return 0 <= ago < REST_SECONDS",
+        "return 0 <= ago < snapshot.rest",
         "return ago < 0",
         "tests/unit/host_manager/test_restarts.py::"
         "test_a_secret_that_changes_again_and_again_rolls_a_group_once_in_a_while",

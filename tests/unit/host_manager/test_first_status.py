@@ -14,10 +14,11 @@ from host_manager import gather, looked
 from host_manager.app import Reconcile
 from host_manager.apply import Effects
 from host_manager.decide import Action
-from host_manager.gather import FIRST_STATUS_SECONDS, Known
+from host_manager.gather import Known
 from host_manager.leave import Leave
 from host_manager.listening import Listening
 from host_manager.snapshot import Snapshot
+from host_manager.timings import Timings
 from support.host_groups import MINIMAL
 from trellis.bus.bus import Bus
 from trellis.health import Health
@@ -32,6 +33,7 @@ from trellis.telemetry.metrics import Metrics
 KEY = "g/group"
 SELDOM = 600.0
 AT_ONCE = 0.1
+FIRST_STATUS = Timings().first_status
 CONNECTING = LatticeView(None, settled=False)
 AWAY = LatticeView(None, why="connection refused (nats://nats:4222)", settled=True)
 
@@ -126,7 +128,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 async def test_a_group_whose_children_took_longer_than_its_status_may_wait_is_looked_at_at_once(world: World) -> None:
-    world.writing, world.seen = FIRST_STATUS_SECONDS + 1, True
+    world.writing, world.seen = FIRST_STATUS + 1, True
     again = await world.run()
     assert world.condition("Ready") == "", "nothing was known when its children were written"
     assert again <= AT_ONCE, "and nothing will wake it: what it waits for is there"
@@ -136,7 +138,7 @@ async def test_a_group_whose_children_took_longer_than_its_status_may_wait_is_lo
 
 async def test_a_group_whose_pods_nobody_has_seen_has_a_status_when_that_may_wait_no_longer(world: World) -> None:
     again = await world.run()
-    assert AT_ONCE < again <= FIRST_STATUS_SECONDS + AT_ONCE
+    assert AT_ONCE < again <= FIRST_STATUS + AT_ONCE
     world.clock += again
     await world.run()
     assert world.condition("Progressing") == "Updating"

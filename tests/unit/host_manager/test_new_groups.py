@@ -93,7 +93,7 @@ def test_a_group_gives_way_for_a_while_to_those_that_nobody_looked_at(monkeypatc
     assert not known.gives_way(group.head.key), "nobody waits"
     known.waiting.add("g/other")
     assert known.gives_way(group.head.key)
-    clock[0] += gather.HALF_MADE_SECONDS + 1
+    clock[0] += known.timings.half_made + 1
     assert not known.gives_way(group.head.key)
 
 
@@ -104,7 +104,7 @@ def test_a_status_that_is_due_gives_way_no_more(monkeypatch: pytest.MonkeyPatch)
     known.knows(group, 60.0)
     known.waiting.add("g/other")
     assert known.gives_way(group.head.key)
-    clock[0] += gather.FIRST_STATUS_SECONDS + 0.1
+    clock[0] += known.timings.first_status + 0.1
     assert not known.gives_way(group.head.key)
 
 

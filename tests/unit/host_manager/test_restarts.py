@@ -14,9 +14,10 @@ from host_manager.decide import ApplyChild, changes_over, decide
 from host_manager.environment import POD_LABEL
 from host_manager.group import ADOPTED, LATEST, Inputs, Wish
 from host_manager.handlers import FollowSecrets
-from host_manager.restarts import REST_SECONDS, uses
+from host_manager.restarts import uses
 from host_manager.secret_changes import SecretChange, change_of, is_newer
 from host_manager.snapshot import Snapshot, misread, view_head
+from host_manager.timings import Timings
 from host_manager.views import GroupView, view_group
 from host_manager.waiting_changes import Changes
 from support.host_groups import wish
@@ -28,6 +29,7 @@ from unit.host_manager.test_decide import snapshot, stored
 from unit.host_manager.test_lattice import CLOCK, NOW, heard, pod, view
 
 MINE = "N-group-1"
+REST = Timings().rest
 
 
 def change(version: str = "7", *hosts: str, secret: str = "payments/db") -> SecretChange:
@@ -37,7 +39,9 @@ def change(version: str = "7", *hosts: str, secret: str = "payments/db") -> Secr
 def world(*changes: SecretChange, said: str = "", at: str = "", **more: Any) -> Snapshot:
     """Return a group with one pod, in which a host runs, and with what its pods say."""
     found = as_written(said, at=at)
-    base = snapshot(children=found, pods=(pod(),), now=NOW, clock=CLOCK, lattice=view(heard()), changes=changes)
+    base = snapshot(
+        children=found, pods=(pod(),), now=NOW, clock=CLOCK, lattice=view(heard()), changes=changes, rest=REST
+    )
     return replace(base, **{"head": replace(base.head, restart_on=names.RESTART_ON_CHANGE), **more})
 
 
@@ -122,13 +126,13 @@ def test_a_secret_that_changes_again_and_again_rolls_a_group_once_in_a_while() -
             rolls, at = rolls + 1, now
         else:
             assert changes_over(known) == [], "it waits"
-    assert rolls == 3600 / REST_SECONDS - 1
+    assert rolls == 3600 / REST - 1
 
 
 RESTED = {
     "a moment ago": (ago(1), False),
-    "just not long enough ago": (ago(REST_SECONDS - 1), False),
-    "long enough ago": (ago(REST_SECONDS), True),
+    "just not long enough ago": (ago(REST - 1), False),
+    "long enough ago": (ago(REST), True),
     "never": ("", True),
     "by a clock that is ahead": (ago(-60), True),
     "by somebody else": ("yesterday", True),
@@ -146,7 +150,7 @@ def test_a_change_waits_until_the_hosts_have_rested(at: str, *, rolls: bool) -> 
 
 
 def test_who_wants_to_roll_no_more_while_a_change_waits_does_not() -> None:
-    known = world(change("8"), said="payments/db=7", at=ago(REST_SECONDS))
+    known = world(change("8"), said="payments/db=7", at=ago(REST))
     without = replace(known, head=replace(known.head, restart_on=""))
     assert rolled(without) is None
     assert changes_over(without) == list(known.changes)
@@ -227,7 +231,7 @@ async def test_only_groups_that_want_to_are_asked_and_the_fact_is_done_when_they
     changes, woken = Changes(), []
     wanting = a_view(restart_on=names.RESTART_ON_CHANGE)
     groups = {"shop/a": wanting, "shop/b": a_view(), "till/c": wanting, "shop/d": replace(wanting, deleting=True)}
-    follow = FollowSecrets(changes, groups, lambda key, _: woken.append(key), seconds=0.05)
+    follow = FollowSecrets(changes, groups, lambda key, _: woken.append(key), timings=Timings(gathering=0.05))
     for fact in (a_fact("7", MINE, namespaces=("shop",)), a_fact("8", MINE, name="api", namespaces=("shop",))):
         changes.heard(change_of(fact))
     runs = [asyncio.create_task(follow.run(f"payments/{name}", None)) for name in ("db", "api")]
