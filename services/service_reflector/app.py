@@ -25,7 +25,7 @@ from service_reflector.timings import Timings
 from service_reflector.watch import on_group, on_pod, on_route, on_service, on_slice
 from service_reflector.watches import Watches
 from trellis import names
-from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable
+from trellis.bus.bus import Bus, BusUnavailable
 from trellis.bus.queue import KeyedQueue
 from trellis.events.envelope import FactData
 from trellis.events.services import ServiceReflected, ServiceRemoved
@@ -67,7 +67,7 @@ def create_app(
 def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Work:
     """Join the parts for one term of leadership."""
     kube, telemetry = base.kube, base.telemetry
-    watches = Watches(kube)
+    watches = Watches(kube, timings.watch)
     news = News()
     known = Known(
         kube,
@@ -223,7 +223,7 @@ class Reflect:
                     await self._publish(removed(former), "deleted")
                     said.pop(key, None)
         except BusUnavailable:
-            return BUS_RETRY_SECONDS
+            return self.known.timings.publish
         return None
 
     async def _publish(self, fact: ServiceReflected | ServiceRemoved, state: str) -> None:

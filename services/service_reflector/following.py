@@ -20,7 +20,6 @@ from trellis.lattice.link import Link
 from trellis.telemetry import TraceContext
 
 CONNECTION: Final = "trellis-service-reflector"
-_KEPT_SECONDS: Final = 1.0
 
 Wake = Callable[[str, Iterable[str] | None, TraceContext | None], None]
 """Called with a lattice's mark and the applications of which something is new, None for all."""
@@ -79,7 +78,7 @@ class Following:
         """Return by name of a pod the host that was heard from it."""
         found = self._hosts.get(mark)
         now = time.monotonic()
-        if found is not None and now - found[0] < _KEPT_SECONDS:
+        if found is not None and now - found[0] < self._timings.hosts:
             return found[1]
         view = self._lattices.view(mark)
         hosts = {name: seen for seen in view.hosts if (name := seen.host.labels.get(POD_LABEL))} if view else {}

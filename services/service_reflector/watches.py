@@ -13,6 +13,7 @@ from service_reflector.watch import ROUTE_SELECTOR
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import DEPLOYMENTS, ENDPOINT_SLICES, HOST_CONFIGS, HTTP_ROUTES, PODS, SERVICES
+from trellis.kube.watch_timings import WatchTimings
 from trellis.lattice.group_views import GroupView, view_group
 from trellis.lattice.service_views import (
     POD_SELECTOR,
@@ -49,17 +50,19 @@ class Watches:
     While it is not served, groups are unknown: ``app`` binds what makes this service not ready, and what follows.
     """
 
-    def __init__(self, kube: Kube) -> None:
+    def __init__(self, kube: Kube, timings: WatchTimings = WatchTimings()) -> None:
         self.on_group: Handler[GroupView] = Handler()
         self.on_pod: Handler[PodView] = Handler()
         self.on_service: Handler[ServiceView] = Handler()
         self.on_slice: Handler[SliceView] = Handler()
         self.on_route: Handler[RouteView] = Handler()
         self.on_operator: Handler[Controller | None] = Handler()
-        self.groups = Informer(kube, HOST_CONFIGS, view_group, self.on_group, optional=True)
-        self.pods = Informer(kube, PODS, view_pod, self.on_pod, label_selector=POD_SELECTOR)
-        self.services = Informer(kube, SERVICES, view_service, self.on_service)
-        self.slices = Informer(kube, ENDPOINT_SLICES, view_slice, self.on_slice, label_selector=SLICE_SELECTOR)
+        self.groups = Informer(kube, HOST_CONFIGS, view_group, self.on_group, timings=timings, optional=True)
+        self.pods = Informer(kube, PODS, view_pod, self.on_pod, label_selector=POD_SELECTOR, timings=timings)
+        self.services = Informer(kube, SERVICES, view_service, self.on_service, timings=timings)
+        self.slices = Informer(
+            kube, ENDPOINT_SLICES, view_slice, self.on_slice, label_selector=SLICE_SELECTOR, timings=timings
+        )
         # Gateways are an addition to a cluster, and the right to write routes is one to an installation.
         self.routes = Informer(
             kube,
@@ -67,10 +70,11 @@ class Watches:
             view_route,
             self.on_route,
             label_selector=ROUTE_SELECTOR,
+            timings=timings,
             optional=True,
             refusable=True,
         )
-        self.operators = Informer(kube, DEPLOYMENTS, view_operator, self.on_operator, refusable=True)
+        self.operators = Informer(kube, DEPLOYMENTS, view_operator, self.on_operator, timings=timings, refusable=True)
 
     def __iter__(self) -> Iterator[Informer[Any]]:
         """Yield every informer."""

@@ -26,10 +26,18 @@ from support.permits import permit_deletions
 from trellis import names
 from trellis.events.subjects import SERVICE_REFLECTOR
 from trellis.kube.resources import ENDPOINT_SLICES, EVENTS, PODS, SERVICES
+from trellis.kube.watch_timings import WatchTimings
+from trellis.lattice.timings import ComparisonTimings, LatticeTimings, LinkTimings
 from trellis.localcluster.nats import NatsServer
 from trellis.runtime import LedService
 
 Manifest = dict[str, Any]
+QUICK = Timings(
+    watch=WatchTimings(absent=0.3),
+    lattice=LatticeTimings(
+        link=LinkTimings(backoff_first=0.1, backoff_most=0.5), comparison=ComparisonTimings(answer=1.0, again=0.5)
+    ),
+)
 
 
 class Wadm:
@@ -176,7 +184,7 @@ class ReflectedWorld:
         except AssertionError:
             pytest.fail(f"{name} leads to {self.addresses(name)}, not {set(addresses)}")
 
-    def reflector(self, timings: Timings = Timings(), **changes: Any) -> AbstractAsyncContextManager[LedService]:
+    def reflector(self, timings: Timings = QUICK, **changes: Any) -> AbstractAsyncContextManager[LedService]:
         """Run service_reflector in this process for the time of a block; ``changes`` are settings."""
         create = partial(service_reflector.app.create_app, timings=timings)
         return serving(create, service_reflector.settings.Settings, self.hosts.fleet.settings(**changes))

@@ -104,7 +104,7 @@ async def test_one_that_ends_between_letting_go_and_making_again_costs_no_addres
             before = (await world.has_service("ends", 8080))["spec"]
             await world.leads_to("ends", address)
         monkeypatch.setattr(Effects, "_create", never)
-        async with world.reflector():
+        async with world.reflector(grace_seconds=2):
             world.hosts.call("DELETE", SERVICES, "ends")
             async with asyncio.timeout(PATIENCE):
                 await reached.wait()

@@ -10,6 +10,7 @@ import os
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,13 @@ from aiohttp import web
 import service_reflector.app
 import service_reflector.settings
 from service_reflector.ownership import Undecided
-from service_reflector.timings import Timings
 from support.api_proxy import ApiProxy
 from support.breakers import held_by
 from support.crd_deletion import delete_definition, restored
 from support.fleet import eventually
 from support.host_world import PATIENCE
 from support.manifests import manifest
-from support.reflected import ReflectedWorld, Wadm
+from support.reflected import QUICK, ReflectedWorld, Wadm
 from trellis import names
 from trellis.kube.resources import EVENTS, HOST_CONFIGS, SECRETS, SERVICES
 from trellis.localcluster.nats import NatsServer
@@ -34,8 +34,8 @@ from trellis.localcluster.nats import NatsServer
 pytestmark = pytest.mark.cluster
 
 APPLICATIONS = ("shop", "cart", "mail")
-LONG = Timings(group_grace=3600.0)
-SHORT = Timings(group_grace=2.0)
+LONG = replace(QUICK, group_grace=3600.0)
+SHORT = replace(QUICK, group_grace=2.0)
 
 
 def identities(world: ReflectedWorld) -> dict[str, tuple[str, str]]:
