@@ -69,7 +69,7 @@ def create_app(
 def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Work:
     """Join the parts for one term of leadership."""
     kube, telemetry = base.kube, base.telemetry
-    watches = Watches(kube)
+    watches = Watches(kube, timings.watch)
     news = News()
     known = Known(
         kube,

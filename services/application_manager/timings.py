@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from trellis.kube.watch_timings import WatchTimings
 from trellis.lattice.timings import LatticeTimings
 
 
@@ -42,4 +43,5 @@ class Timings:
     """Within which three changes of alternating sides are a contest, and after which a side counts as quiet."""
     counted: float = 1.0
     """For which the counts of a scrape are used again: it reads one gauge after the other."""
+    watch: WatchTimings = field(default_factory=WatchTimings)
     lattice: LatticeTimings = field(default_factory=LatticeTimings)

@@ -13,6 +13,7 @@ from application_manager.views import ApplicationView, view_application
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import APPLICATIONS, DEPLOYMENTS, HOST_CONFIGS
+from trellis.kube.watch_timings import WatchTimings
 from trellis.lattice.group_views import GroupView, view_group
 from trellis.operators import view_operator
 from trellis.peers import Controller
@@ -34,13 +35,15 @@ class Handler(Generic[T]):
 class Watches:
     """The informers. Both kinds are optional: an installation may use one of them alone."""
 
-    def __init__(self, kube: Kube) -> None:
+    def __init__(self, kube: Kube, timings: WatchTimings = WatchTimings()) -> None:
         self.on_group: Handler[GroupView] = Handler()
         self.on_application: Handler[ApplicationView] = Handler()
         self.on_operator: Handler[Controller | None] = Handler()
-        self.groups = Informer(kube, HOST_CONFIGS, view_group, self.on_group, optional=True)
-        self.applications = Informer(kube, APPLICATIONS, view_application, self.on_application, optional=True)
-        self.operators = Informer(kube, DEPLOYMENTS, view_operator, self.on_operator, refusable=True)
+        self.groups = Informer(kube, HOST_CONFIGS, view_group, self.on_group, timings=timings, optional=True)
+        self.applications = Informer(
+            kube, APPLICATIONS, view_application, self.on_application, timings=timings, optional=True
+        )
+        self.operators = Informer(kube, DEPLOYMENTS, view_operator, self.on_operator, timings=timings, refusable=True)
 
     def __iter__(self) -> Iterator[Informer[Any]]:
         """Yield every informer."""

@@ -27,6 +27,7 @@ from trellis.crds import kinds
 from trellis.crds.kinds import make_definition
 from trellis.events.subjects import APPLICATION_MANAGER
 from trellis.kube.resources import APPLICATIONS, DEFINITIONS, EVENTS
+from trellis.kube.watch_timings import WatchTimings
 from trellis.lattice.timings import (
     AnsweringTimings,
     BucketTimings,
@@ -49,6 +50,7 @@ QUICK = Timings(
     look=1.0,
     refused_first=0.2,
     status=0.5,
+    watch=WatchTimings(absent=0.3),
     lattice=LatticeTimings(
         link=LinkTimings(backoff_first=0.1, backoff_most=0.5),
         wadm=WadmTimings(answer=1.0),

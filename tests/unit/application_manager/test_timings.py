@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from application_manager.timings import Timings
+from trellis.kube.watch_timings import WatchTimings
 from trellis.lattice.timings import LatticeTimings
 
 
@@ -24,5 +25,6 @@ def test_the_production_timings_are_these() -> None:
         "unlisted": 5,
         "contest": 600,
         "counted": 1,
+        "watch": asdict(WatchTimings()),
         "lattice": asdict(LatticeTimings()),
     }
