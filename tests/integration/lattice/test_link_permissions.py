@@ -106,6 +106,8 @@ class Used:
 async def test_a_subscription_that_is_denied_and_then_permitted_is_heard_within_thirty_seconds(
     permitted: Permitted, other: Client, taken: str
 ) -> None:
+    production = LinkTimings()
+    assert production.look + production.connect < RECOVERS_SECONDS
     changes: list[str] = []
     link = Link(LinkAddress(permitted.url("link")), "trellis-test", lambda: changes.append(link.deaf), QUICK)
     async with Used(link).running() as used:
