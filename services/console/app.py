@@ -26,6 +26,7 @@ from console.listening import Listener
 from console.routes import Routes
 from console.sessions import Sessions
 from console.settings import Auth, Settings
+from console.timings import Timings
 from console.visits import Lobby
 from trellis.events.subjects import CONSOLE
 from trellis.health import Health
@@ -39,22 +40,25 @@ from trellis.telemetry import Telemetry, get_logger, setup
 from trellis.telemetry.service import SHUTDOWN_SECONDS
 from trellis.together import Together
 
-_PROBE_SECONDS: Final = 10.0
-_AGAIN_SECONDS: Final = 1.0
 PORT: Final = "console"
 KUBERNETES: Final = "kubernetes"
 
 _log = get_logger(__name__)
 
 
-def create_app(settings: Settings, *, kube: Kube | None = None) -> Console:
+def create_app(
+    settings: Settings,
+    *,
+    kube: Kube | None = None,
+    timings: Timings = Timings(),  # noqa: B008 - frozen
+) -> Console:
     """Return the service; it connects when it is run.
 
     Raises:
         SettingsError: the secret that it shares with a proxy cannot be used.
     """
     telemetry = setup(CONSOLE, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio)
-    return Console(settings, telemetry, _proxy(settings), kube)
+    return Console(settings, telemetry, _proxy(settings), kube, timings)
 
 
 class Console:
@@ -62,7 +66,9 @@ class Console:
 
     name: Final = CONSOLE
 
-    def __init__(self, settings: Settings, telemetry: Telemetry, proxy: Proxy | None, kube: Kube | None) -> None:
+    def __init__(
+        self, settings: Settings, telemetry: Telemetry, proxy: Proxy | None, kube: Kube | None, timings: Timings
+    ) -> None:
         self.settings: Final = settings
         self.health: Final = Health(CONSOLE)
         self.together = Together([CONSOLE])
@@ -71,6 +77,7 @@ class Console:
         self._telemetry: Final = telemetry
         self._proxy: Final = proxy
         self._kube: Final = kube
+        self._timings: Final = timings
         self.health.expect(KUBERNETES, PORT)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -92,22 +99,25 @@ class Console:
             await self._telemetry.shutdown(grace.left(TOLD, most=SHUTDOWN_SECONDS))
 
     async def _serve(self, kube: Kube, stop: asyncio.Event, grace: Grace) -> None:
-        settings, feed, cluster = self.settings, Feed(), self._cluster_name()
+        settings, timings, feed, cluster = self.settings, self._timings, Feed(), self._cluster_name()
         parts = parts_of(Place(settings.namespace, settings.installer_namespace))
-        lobby = Lobby(_connector(kube, self._proxy), parts, settings.console_viewers, cluster, self._telemetry)
-        link = Link(settings.nats_url, settings.nats_credentials, cluster, feed, self.health)
-        sessions = Sessions(settings.console_session_seconds)
+        connect, most = _connector(kube, self._proxy), settings.console_viewers
+        lobby = Lobby(connect, parts, most, cluster, self._telemetry, timings=timings)
+        link = Link(settings.nats_url, settings.nats_credentials, cluster, feed, self.health, timings=timings)
+        sessions = Sessions(settings.console_session_seconds, timings=timings)
         lobby.lost = sessions.end_all_of
-        doors = Doors(sessions, lambda: kube, self._proxy, settings.console_url, secure=settings.secure)
-        routes = Routes(settings, doors, lobby, feed, link, self._telemetry)
-        listener = Listener(make_application(routes, self._telemetry), settings)
+        doors = Doors(
+            sessions, lambda: kube, self._proxy, settings.console_url, secure=settings.secure, timings=timings
+        )
+        routes = Routes(settings, doors, lobby, feed, link, self._telemetry, timings)
+        listener = Listener(make_application(routes, self._telemetry), settings, timings=timings)
         self.port = await listener.start()
         self.health.ready(PORT)
         _log.info("serving the console", port=self.port, auth=doors.mode, tls=settings.tls)
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [
-                    group.create_task(_kept(part), name=name)
+                    group.create_task(_kept(part, timings.restart), name=name)
                     for name, part in (("lobby", lobby.run), ("bus", link.run), ("probe", partial(self._probe, kube)))
                 ]
                 await stop.wait()
@@ -138,17 +148,17 @@ class Console:
                     self.health.not_ready(KUBERNETES, str(error))
             else:
                 self.health.ready(KUBERNETES)
-            await asyncio.sleep(_PROBE_SECONDS)
+            await asyncio.sleep(self._timings.probe)
 
 
-async def _kept(part: Callable[[], Coroutine[Any, Any, None]]) -> None:
+async def _kept(part: Callable[[], Coroutine[Any, Any, None]], restart: float) -> None:
     """Run a part for ever: one that fails begins anew, and ends neither the console nor what runs beside it."""
     while True:
         try:
             await part()
         except Exception as error:  # noqa: BLE001 - as a part of any service
             _log.error("a part failed; it begins anew", error=repr(error), exc_info=error)
-        await asyncio.sleep(_AGAIN_SECONDS)
+        await asyncio.sleep(restart)
 
 
 def make_application(routes: Routes, telemetry: Telemetry, assets: Assets | None = None) -> web.Application:

@@ -17,9 +17,10 @@ import orjson
 from aiohttp import web
 
 from console.identity import Proxy, Viewer, by_proxy, by_token, token_of
-from console.limits import BODY_SECONDS, LOGINS_BURST, LOGINS_PER_SECOND
+from console.limits import LOGINS_BURST, LOGINS_PER_SECOND
 from console.refusals import RefusedError, bad, busy, log_in, of_kube
 from console.sessions import Session, Sessions
+from console.timings import Timings
 from console.visits import who_is
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
@@ -42,11 +43,13 @@ class Doors:
         url: str | None,
         *,
         secure: bool,
+        timings: Timings = Timings(),  # noqa: B008 - frozen
     ) -> None:
         self.sessions: Final = sessions
         self._anonymous = anonymous
         self._proxy: Final = proxy
         self._secure: Final = secure
+        self._body: Final = timings.body
         self._host: Final = urlsplit(url).netloc.lower() if url else ""
         self._logins: Final = TokenBucket(LOGINS_PER_SECOND, LOGINS_BURST)
         self._login_turn = asyncio.Semaphore(4)
@@ -73,7 +76,7 @@ class Doors:
         if self._proxy is not None:
             raise bad("nobody logs in here", "the proxy in front says who you are")
         self._from_us(request)
-        token = token_of((await _body(request)).get("token"))
+        token = token_of((await _body(request, self._body)).get("token"))
         if not self._logins.take(time.monotonic()):
             raise busy("too many log in at once")
         async with self._login_turn:
@@ -137,11 +140,11 @@ def _origin(text: str) -> str:
         return ""
 
 
-async def _body(request: web.Request) -> dict[str, Any]:
+async def _body(request: web.Request, seconds: float) -> dict[str, Any]:
     if request.content_type != _JSON:
         raise RefusedError(415, "the body is no JSON", f"send it as {_JSON}")
     try:
-        async with asyncio.timeout(BODY_SECONDS):
+        async with asyncio.timeout(seconds):
             body = await request.read()
     except TimeoutError:
         request.protocol.force_close()  # or it would wait for the rest of it

@@ -6,8 +6,6 @@ from typing import Final
 
 REQUEST_BYTES: Final = 32 * 2**10
 """Of a body that is sent to the console; the largest is a token."""
-BODY_SECONDS: Final = 10.0
-"""For it to come; a token is sent at once."""
 TOKEN_CHARACTERS: Final = 16 * 2**10
 VIEWERS: Final = 20
 """At a time, unless a setting says otherwise."""
@@ -15,18 +13,8 @@ CONNECTIONS: Final = 512
 STREAMS: Final = 200
 STREAMS_EACH: Final = 12
 """Open streams of one viewer: tabs, and what is open in each."""
-STREAM_SECONDS: Final = 600.0
-"""A stream ends after so long, and the page opens it anew: whoever lost his session, or his proxy, is noticed."""
-HEARTBEAT_SECONDS: Final = 15.0
-SLOW_SECONDS: Final = 10.0
-"""A page that takes nothing for so long is cut off."""
 PIECE_BYTES: Final = 64 * 2**10
 """Of one message of a stream; a whole state comes in several."""
-COALESCE_SECONDS: Final = 0.1
-LINGER_SECONDS: Final = 20.0
-"""For so long watches of a viewer go on after the last tab: a reload finds them."""
-RECHECK_SECONDS: Final = 60.0
-"""How often the API server is asked whether a viewer is still who he was."""
 WATCHES_EACH: Final = 80
 """Of one viewer: he may choose as many namespaces as fit, in all of his tabs together."""
 CONNECTIONS_EACH: Final = 96
@@ -40,10 +28,8 @@ JOURNAL_IDS: Final = 20_000
 """Changed entities that are remembered for pages that come back."""
 SESSIONS: Final = 500
 SESSIONS_EACH: Final = 20
-IDLE_SECONDS: Final = 1800.0
 LOGINS_PER_SECOND: Final = 5.0
 LOGINS_BURST: Final = 20.0
-RIGHTS_SECONDS: Final = 10.0
 RIGHTS_KEPT: Final = 4_096
 """Answers of the API server about one viewer."""
 REVIEWS_AT_ONCE: Final = 4
@@ -54,6 +40,5 @@ EVENTS_BYTES: Final = 8 * 2**20
 PAGE_EVENTS: Final = 200
 LOOKED_AT: Final = 5_000
 """Messages that are read for one page of a replay."""
-REPLAY_SECONDS: Final = 8.0
 LETTERS: Final = 500
 SPANS: Final = 5_000

@@ -15,6 +15,7 @@ from typing import Final
 from console.feed import Feed, item_of, item_of_letter
 from console.limits import EVENTS_KEPT
 from console.refusals import RefusedError
+from console.timings import Timings
 from trellis.bus.dial import dial, hang_up
 from trellis.bus.errors import BusError
 from trellis.bus.letters import letter_of
@@ -48,13 +49,21 @@ class Link:
     """One connection. ``cluster`` resolves to the cluster's name on the bus."""
 
     def __init__(
-        self, url: str, credentials: Credentials | None, cluster: asyncio.Future[str], feed: Feed, health: Health
+        self,
+        url: str,
+        credentials: Credentials | None,
+        cluster: asyncio.Future[str],
+        feed: Feed,
+        health: Health,
+        *,
+        timings: Timings = Timings(),  # noqa: B008 - frozen
     ) -> None:
         self._url = url
         self._credentials = credentials
         self._cluster = cluster
         self._feed = feed
         self._health = health
+        self._timings: Final = timings
         self._client: UserClient | None = None
         self._away = (
             "which cluster this is on the bus is not known yet",
@@ -69,7 +78,7 @@ class Link:
     async def run(self) -> None:
         """Connect, however long it takes, and follow until cancelled."""
         name = await asyncio.shield(self._cluster)
-        backoff = Backoff(0.5, 10.0)
+        backoff = Backoff(self._timings.bus_first, self._timings.bus_most)
         while True:
             try:
                 await self._follow_all(name)

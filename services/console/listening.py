@@ -16,21 +16,26 @@ from aiohttp import web
 
 from console.limits import CONNECTIONS
 from console.settings import Settings
+from console.timings import Timings
 from trellis.settings_errors import SettingsError
-
-_IDLE_SECONDS: Final = 75.0
-_SHUTDOWN_SECONDS: Final = 2.0
 
 
 class Listener:
     """A server that was started, until it is stopped."""
 
-    def __init__(self, application: web.Application, settings: Settings, most: int = CONNECTIONS) -> None:
+    def __init__(
+        self,
+        application: web.Application,
+        settings: Settings,
+        most: int = CONNECTIONS,
+        *,
+        timings: Timings = Timings(),  # noqa: B008 - frozen
+    ) -> None:
         self._runner: Final = web.AppRunner(
             application,
             access_log=None,
-            shutdown_timeout=_SHUTDOWN_SECONDS,
-            keepalive_timeout=_IDLE_SECONDS,
+            shutdown_timeout=timings.shutdown,
+            keepalive_timeout=timings.keepalive,
             handler_cancellation=True,  # who left waits for nothing, and holds no place of those who read
         )
         self._settings: Final = settings

@@ -18,7 +18,7 @@ import orjson
 from console.about import about_letter
 from console.feed import FACTS, LATTICE, LETTERS, Filter, Item, item_of, item_of_letter, read_filter, stored_since
 from console.limits import LETTERS as LETTERS_MOST
-from console.limits import LOOKED_AT, PAGE_EVENTS, REPLAY_SECONDS
+from console.limits import LOOKED_AT, PAGE_EVENTS
 from console.link import Link
 from console.refusals import RefusedError, bad, not_allowed
 from console.rights import Rights
@@ -83,8 +83,10 @@ def read_asked(query: Mapping[str, str]) -> Asked:
     )
 
 
-async def replay(link: Link, rights: Rights, asked: Asked) -> dict[str, Any]:
+async def replay(link: Link, rights: Rights, asked: Asked, *, seconds: float) -> dict[str, Any]:
     """Return a page, the oldest first, and behind which sequence the next one begins; None at the end.
+
+    It has what can be read within so many ``seconds``.
 
     Raises:
         RefusedError: the bus is away, or may not be read.
@@ -94,7 +96,7 @@ async def replay(link: Link, rights: Rights, asked: Asked) -> dict[str, Any]:
     looked_at, more = 0, False
     past = link.past(_STREAMS[asked.stream], asked.subjects, asked.start)
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(REPLAY_SECONDS), contextlib.aclosing(past) as messages:
+        async with asyncio.timeout(seconds), contextlib.aclosing(past) as messages:
             more = True  # until it is known that there is no more
             async for message, _ in messages:
                 if asked.until is not None and message.stored > asked.until:
@@ -114,14 +116,14 @@ def _page(items: list[Item], after: int | None) -> dict[str, Any]:
     return {"events": [item.document for item in items], "next": after}
 
 
-async def letters(link: Link, rights: Rights, query: Mapping[str, str]) -> dict[str, Any]:
+async def letters(link: Link, rights: Rights, query: Mapping[str, str], *, seconds: float) -> dict[str, Any]:
     """Return the newest dead letters that a viewer may see, without bodies, the newest first."""
     wanted = read_filter(dict(query) | {"streams": LETTERS})
     reason = query.get("reason", "").lower()
     shown: list[dict[str, Any]] = []
     past = link.past(STREAM_DEAD, ">", Start(last=LETTERS_MOST), headers_only=True)
     try:
-        async with asyncio.timeout(REPLAY_SECONDS), contextlib.aclosing(past) as messages:
+        async with asyncio.timeout(seconds), contextlib.aclosing(past) as messages:
             async for message, epoch in messages:
                 letter = letter_of(message, epoch)
                 item = item_of_letter(letter)

@@ -1,7 +1,7 @@
 """Whether a viewer may see what something is about: SelfSubjectAccessReviews, made as him, kept for a few seconds.
 
 In: a connection that is the viewer's, rights. Out: yes or no. Called by whatever hands on what comes from the bus,
-which the console reads with a user of its own. Invariants: an answer is believed for ``RIGHTS_SECONDS`` and no longer;
+which the console reads with a user of its own. Invariants: an answer is believed for ``Timings.rights`` and no longer;
 one that cannot be had is no; all who ask the same at once share a question; what is kept is bounded.
 Source: authorization.k8s.io/v1, and RBAC: who may get all objects of a kind may get each.
 """
@@ -17,7 +17,8 @@ from typing import Any, Final
 
 import orjson
 
-from console.limits import REVIEWS_AT_ONCE, RIGHTS_KEPT, RIGHTS_SECONDS
+from console.limits import REVIEWS_AT_ONCE, RIGHTS_KEPT
+from console.timings import Timings
 from trellis.kube.client import Kube
 from trellis.kube.errors import Call, KubeError
 from trellis.kube.resources import Resource
@@ -27,7 +28,6 @@ from trellis.telemetry import get_logger
 GROUP: Final = "console.trellis.dev"
 """Of rights to what is no object. There is no such API: a Role may name it all the same."""
 _PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-_ASK_SECONDS: Final = 5.0
 
 _log = get_logger(__name__)
 
@@ -67,8 +67,15 @@ def right_to(resource: Resource, namespace: str, name: str) -> Right:
 class Rights:
     """What one viewer may get, as far as it was asked."""
 
-    def __init__(self, kube: Kube, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        *,
+        timings: Timings = Timings(),  # noqa: B008 - frozen
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._kube = kube
+        self._timings: Final = timings
         self._clock = clock
         self._known: OrderedDict[Right, tuple[bool, float]] = OrderedDict()
         self._asking: dict[Right, asyncio.Task[bool]] = {}
@@ -83,7 +90,7 @@ class Rights:
 
     async def _has(self, right: Right) -> bool:
         known = self._known.get(right)
-        if known is not None and self._clock() - known[1] < RIGHTS_SECONDS:
+        if known is not None and self._clock() - known[1] < self._timings.rights:
             return known[0]
         task = self._asking.get(right)
         if task is None:
@@ -114,7 +121,7 @@ class Rights:
     async def _ask(self, right: Right) -> bool:
         call = Call("CREATE", "SelfSubjectAccessReview", "selfsubjectaccessreviews")
         request = HttpRequest("POST", _PATH, body=orjson.dumps(make_review(right)))
-        status = orjson.loads(await self._kube.ask(call, request, timeout=_ASK_SECONDS)).get("status") or {}
+        status = orjson.loads(await self._kube.ask(call, request, timeout=self._timings.review)).get("status") or {}
         return bool(status.get("allowed")) and not status.get("denied")
 
 

@@ -7,7 +7,7 @@ route is a GET.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiohttp import web
@@ -23,6 +23,7 @@ from console.replays import letter_page, letters, read_asked, replay
 from console.rights import TRACES, Rights
 from console.settings import Settings
 from console.streaming import Outlet, counted, send_model
+from console.timings import Timings
 from console.visits import Lobby
 from trellis.digits import whole
 from trellis.read_model.explain_find import NotThereError
@@ -50,6 +51,7 @@ class Routes:
     feed: Feed
     link: Link
     telemetry: Telemetry
+    timings: Timings = field(default_factory=Timings)
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         """Register every address."""
@@ -107,7 +109,7 @@ class Routes:
         namespaces = _namespaces(request)
         viewer, seconds = self.doors.viewer(request)
         async with self.lobby.visit(viewer) as visit, self.lobby.streaming(visit):
-            outlet = Outlet(request, visit, self.lobby.stopping, seconds=seconds)
+            outlet = Outlet(request, visit, self.lobby.stopping, seconds=seconds, timings=self.timings)
             async with self.lobby.audience(visit, namespaces) as audience:
                 await outlet.open()
                 async with counted(self.telemetry, "model"):
@@ -120,7 +122,7 @@ class Routes:
         recent = _number(request, "recent", _RECENT, _RECENT_MOST)
         viewer, seconds = self.doors.viewer(request)
         async with self.lobby.visit(viewer) as visit, self.lobby.streaming(visit):
-            outlet = Outlet(request, visit, self.lobby.stopping, seconds=seconds)
+            outlet = Outlet(request, visit, self.lobby.stopping, seconds=seconds, timings=self.timings)
             known = read_mark(_last_id(request))
             resumed = known is not None and known[0] == self.feed.epoch
             at = known[1] if known is not None and resumed else self.feed.last(wanted, recent)
@@ -150,13 +152,14 @@ class Routes:
         asked = read_asked(request.query)
         viewer, _ = self.doors.viewer(request)
         async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
-            return json_response(await replay(self.link, visit.rights, asked))
+            return json_response(await replay(self.link, visit.rights, asked, seconds=self.timings.replay))
 
     async def letters(self, request: web.Request) -> web.StreamResponse:
         """Return the dead letters."""
         viewer, _ = self.doors.viewer(request)
         async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
-            return json_response(await letters(self.link, visit.rights, request.query))
+            found = await letters(self.link, visit.rights, request.query, seconds=self.timings.replay)
+            return json_response(found)
 
     async def letter(self, request: web.Request) -> web.StreamResponse:
         """Return one dead letter, with its body and why it is one."""

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from console.identity import Viewer
-from console.limits import IDLE_SECONDS, SESSIONS, SESSIONS_EACH
+from console.limits import SESSIONS, SESSIONS_EACH
 from console.refusals import busy
+from console.timings import Timings
 
 _ID_BYTES: Final = 32
 _ID_MOST: Final = 128
@@ -35,8 +36,15 @@ class Session:
 class Sessions:
     """All sessions of this process."""
 
-    def __init__(self, lasts: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        lasts: float,
+        *,
+        timings: Timings = Timings(),  # noqa: B008 - frozen
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._lasts: Final = lasts
+        self._idle: Final = timings.idle
         self._clock = clock
         self._by_digest: dict[bytes, Session] = {}
 
@@ -100,9 +108,8 @@ class Sessions:
         for digest in [digest for digest, one in self._by_digest.items() if not self._lives(one, now)]:
             del self._by_digest[digest]
 
-    @staticmethod
-    def _lives(session: Session, now: float) -> bool:
-        return now < session.ends and now - session.used < IDLE_SECONDS
+    def _lives(self, session: Session, now: float) -> bool:
+        return now < session.ends and now - session.used < self._idle
 
 
 def greedy(user: str, holders: Iterable[str]) -> str | None:

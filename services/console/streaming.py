@@ -15,8 +15,9 @@ from typing import Final, NoReturn
 
 from aiohttp import web
 
-from console.limits import HEARTBEAT_SECONDS, PIECE_BYTES, SLOW_SECONDS, STREAM_SECONDS
+from console.limits import PIECE_BYTES
 from console.pieces import HEARTBEAT, delta_messages, message, read_mark
+from console.timings import Timings
 from console.visits import Visit
 from trellis.read_model.audience import Audience
 from trellis.read_model.journal import Delta
@@ -38,16 +39,16 @@ class Outlet:
     """One open stream."""
 
     def __init__(
-        self, request: web.Request, visit: Visit, stopping: asyncio.Event, *, seconds: float, slow: float = SLOW_SECONDS
+        self, request: web.Request, visit: Visit, stopping: asyncio.Event, *, seconds: float, timings: Timings
     ) -> None:
-        """Make one that ends after so many ``seconds`` at most; ``slow``: those that a page may take nothing."""
+        """Make one that ends after so many ``seconds`` at most."""
         self._request = request
         self._visit = visit
         self._stopping = stopping
-        self._slow: Final = slow
+        self._timings: Final = timings
         self._response = web.StreamResponse(headers=_HEADERS)
         self._said = asyncio.get_running_loop().time()
-        self._until = self._said + min(seconds, STREAM_SECONDS)
+        self._until = self._said + min(seconds, timings.stream)
 
     @property
     def response(self) -> web.StreamResponse:
@@ -63,7 +64,7 @@ class Outlet:
         """Send messages, one after another; raises CutError if the page is gone, or takes nothing for too long."""
         for piece in pieces:
             try:
-                async with asyncio.timeout(self._slow):
+                async with asyncio.timeout(self._timings.slow):
                     await self._response.write(piece)
             except TimeoutError:
                 self.abort()
@@ -87,7 +88,7 @@ class Outlet:
         try:
             while not news.is_set():
                 await self.check()
-                due = min(self._until, self._said + HEARTBEAT_SECONDS)
+                due = min(self._until, self._said + self._timings.heartbeat)
                 seconds = max(0.0, due - asyncio.get_running_loop().time())
                 await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             await self.check()
@@ -108,7 +109,7 @@ class Outlet:
         ):
             if over:
                 await self.end(reason)
-        if asyncio.get_running_loop().time() - self._said >= HEARTBEAT_SECONDS:
+        if asyncio.get_running_loop().time() - self._said >= self._timings.heartbeat:
             await self.write([HEARTBEAT])
 
     async def end(self, reason: str) -> NoReturn:

@@ -18,12 +18,9 @@ import orjson
 
 from console.identity import Viewer
 from console.limits import (
-    COALESCE_SECONDS,
     JOURNAL_IDS,
-    LINGER_SECONDS,
     READS,
     READS_EACH,
-    RECHECK_SECONDS,
     STREAMS,
     STREAMS_EACH,
     WATCHES_EACH,
@@ -31,6 +28,7 @@ from console.limits import (
 from console.refusals import busy
 from console.rights import Rights
 from console.sessions import greedy
+from console.timings import Timings
 from trellis.kube.client import Kube
 from trellis.kube.errors import Call, KubeError, Unauthorized
 from trellis.kube.resources import NAMESPACES
@@ -42,8 +40,6 @@ from trellis.telemetry import Telemetry, get_logger
 
 _SELF: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _REVIEW: Final = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-_JANITOR_SECONDS: Final = 1.0
-_PACE: Final = Pace(COALESCE_SECONDS, JOURNAL_IDS)
 _UID_SHOWN: Final = 8
 """Characters of kube-system's uid: a cluster's name on the bus, unless one is set."""
 
@@ -95,10 +91,14 @@ class Lobby:
         most: int,
         cluster: asyncio.Future[str],
         telemetry: Telemetry,
+        *,
+        timings: Timings = Timings(),  # noqa: B008 - frozen
     ) -> None:
         self._connect = connect
+        self._timings: Final = timings
         self._parts: Final = parts
         self._most: Final = most
+        self._pace: Final = Pace(timings.coalesce, JOURNAL_IDS, watch=timings.watch)
         self._visits: dict[str, Visit] = {}
         self._leaving: list[Visit] = []
         self._reads = asyncio.Semaphore(READS)
@@ -121,7 +121,7 @@ class Lobby:
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 while True:
-                    await asyncio.sleep(_JANITOR_SECONDS)
+                    await asyncio.sleep(self._timings.sweep)
                     await self._sweep(time.monotonic())
         finally:
             for visit in (*self._visits.values(), *self._leaving):
@@ -173,7 +173,7 @@ class Lobby:
         watched = visit.watched.get(namespaces)
         if watched is None or watched.task.done():
             assert self._group is not None, "the lobby runs"
-            audience = Audience(visit.kube, self._parts, namespaces, _PACE)
+            audience = Audience(visit.kube, self._parts, namespaces, self._pace)
             _make_room_for(audience, visit)
             task = self._group.create_task(_run(audience), name="audience")
             watched = visit.watched[namespaces] = Watched(audience, task)
@@ -199,7 +199,7 @@ class Lobby:
 
     def _arrive(self, viewer: Viewer) -> Visit:
         kube = self._connect(viewer)
-        visit = Visit(viewer, kube, Rights(kube), checked=time.monotonic())
+        visit = Visit(viewer, kube, Rights(kube, timings=self._timings), checked=time.monotonic())
         kube.words = lambda error: self._words(visit, error)
         self._visits[viewer.key] = visit
         self._metrics.set(len(self._visits))
@@ -249,13 +249,14 @@ class Lobby:
                 if not visit.users:
                     await self._end(visit)
                 continue
-            gone = [key for key, one in visit.watched.items() if not one.users and now - one.left > LINGER_SECONDS]
+            linger = self._timings.linger
+            gone = [key for key, one in visit.watched.items() if not one.users and now - one.left > linger]
             for key in gone:
                 if not visit.watched[key].users:  # somebody may have come while another one ended
                     await _stop(visit.watched.pop(key))
-            if not visit.users and now - visit.left > LINGER_SECONDS:
+            if not visit.users and now - visit.left > linger:
                 await self._end(visit)
-            elif now - visit.checked > RECHECK_SECONDS:
+            elif now - visit.checked > self._timings.recheck:
                 visit.checked = now
                 assert self._group is not None, "this is called by what runs in it"
                 self._group.create_task(_recheck(visit), name="recheck")

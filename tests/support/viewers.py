@@ -23,6 +23,7 @@ from console.link import Link
 from console.routes import Routes
 from console.sessions import Sessions
 from console.settings import Settings
+from console.timings import Timings
 from console.visits import Lobby
 from trellis.health import Health
 from trellis.kube.fake import FakeKube, status_reply
@@ -148,7 +149,12 @@ class World:
 
 @asynccontextmanager
 async def console(
-    people: People, *, proxy: Proxy | None = None, settings: Settings | None = None, metrics: Metrics | None = None
+    people: People,
+    *,
+    proxy: Proxy | None = None,
+    settings: Settings | None = None,
+    metrics: Metrics | None = None,
+    timings: Timings = Timings(),  # noqa: B008 - frozen
 ) -> AsyncIterator[World]:
     """Serve a console in front of a fake API server with these people; no bus."""
     settings = settings or Settings(cluster="c")
@@ -164,13 +170,13 @@ async def console(
         return view.with_token(viewer.token) if proxy is None else view.acting_as(viewer.user, viewer.groups)
 
     parts = parts_of(Place(settings.namespace, settings.installer_namespace))
-    lobby = Lobby(connect, parts, settings.console_viewers, cluster, telemetry)
+    lobby = Lobby(connect, parts, settings.console_viewers, cluster, telemetry, timings=timings)
     feed = Feed()
-    link = Link(settings.nats_url, None, cluster, feed, Health("console"))
-    sessions = Sessions(settings.console_session_seconds)
+    link = Link(settings.nats_url, None, cluster, feed, Health("console"), timings=timings)
+    sessions = Sessions(settings.console_session_seconds, timings=timings)
     lobby.lost = sessions.end_all_of
-    doors = Doors(sessions, lambda: kube, proxy, settings.console_url, secure=settings.secure)
-    routes = Routes(settings, doors, lobby, feed, link, telemetry)
+    doors = Doors(sessions, lambda: kube, proxy, settings.console_url, secure=settings.secure, timings=timings)
+    routes = Routes(settings, doors, lobby, feed, link, telemetry, timings)
     server = TestServer(make_application(routes, telemetry, Assets()))
     await server.start_server()
     running = asyncio.create_task(lobby.run())

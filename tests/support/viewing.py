@@ -15,6 +15,7 @@ import aiohttp
 
 from console.app import Console, create_app
 from console.settings import Settings
+from console.timings import Timings
 from support.viewers import Message, Page, messages
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
@@ -131,10 +132,16 @@ async def tab(browser: aiohttp.ClientSession, query: str = "", **headers: str) -
 
 
 @asynccontextmanager
-async def shown(cluster: ClusterInfo, /, **settings: Any) -> AsyncIterator[Shown]:
+async def shown(
+    cluster: ClusterInfo,
+    /,
+    *,
+    timings: Timings = Timings(),  # noqa: B008 - frozen
+    **settings: Any,
+) -> AsyncIterator[Shown]:
     """Run a console in front of a cluster, on any port of the loopback."""
     given = {"kubeconfig": Path(cluster.kubeconfig), "console_port": 0, "console_address": "127.0.0.1"} | settings
-    console, stop = create_app(Settings(**given)), asyncio.Event()
+    console, stop = create_app(Settings(**given), timings=timings), asyncio.Event()
     running = asyncio.create_task(console.run(stop))
 
     async def end() -> None:

@@ -11,16 +11,14 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from trellis.kube.client import Kube
+from trellis.kube.watch_timings import WatchTimings
 from trellis.read_model.composing import Composer
 from trellis.read_model.journal import Journal
-from trellis.read_model.timings import ModelTimings
-from trellis.read_model.watching import Part, Watches
-
-"""How often it is looked whether a kind may be read: no watch tells."""
+from trellis.read_model.watching import Part, Watches, viewer_timings
 
 
 class News:
@@ -46,26 +44,21 @@ class Pace:
 
     seconds: float
     ids_kept: int
+    look: float = 0.5
+    """Seconds between two looks whether a kind may be read: no watch reports it."""
+    watch: WatchTimings = field(default_factory=viewer_timings)
 
 
 class Audience:
     """Runs while somebody sees it. ``epoch`` tells this run's revisions from any other's."""
 
-    def __init__(
-        self,
-        kube: Kube,
-        parts: Sequence[Part],
-        namespaces: Sequence[str],
-        pace: Pace,
-        timings: ModelTimings = ModelTimings(),
-    ) -> None:
-        self._timings: Final = timings
+    def __init__(self, kube: Kube, parts: Sequence[Part], namespaces: Sequence[str], pace: Pace) -> None:
         self.epoch: Final = secrets.token_hex(8)
         self.journal: Final = Journal(pace.ids_kept)
-        self._seconds: Final = pace.seconds
+        self._pace: Final = pace
         self.news: Final = News()
         self._composer: Final = Composer()
-        self._watches: Final = Watches(kube, parts, namespaces, self._take, timings.watch)
+        self._watches: Final = Watches(kube, parts, namespaces, self._take, pace.watch)
         self._dirty = asyncio.Event()
         self.over = False
         """Whether it runs no more: there will be no further revision."""
@@ -87,13 +80,13 @@ class Audience:
         async with asyncio.TaskGroup() as group:
             for informer in self._watches.informers:
                 group.create_task(informer.run(), name="viewer's watch")
-            group.create_task(self._watches.prove_absences(self._timings.look), name="viewer's kinds")
+            group.create_task(self._watches.prove_absences(self._pace.look), name="viewer's kinds")
             while True:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._timings.look):
+                    async with asyncio.timeout(self._pace.look):
                         await self._dirty.wait()
                 if self._dirty.is_set():
-                    await asyncio.sleep(self._seconds)
+                    await asyncio.sleep(self._pace.seconds)
                 self._dirty.clear()
                 self._revise()
 

@@ -49,6 +49,16 @@ from trellis.read_model.cards import (
 from trellis.read_model.entities import PartStatus
 from trellis.read_model.served import NotServedError, require_undefined
 
+
+def viewer_timings() -> WatchTimings:
+    """Return the seconds of a viewer's watches.
+
+    The API server asks for rights when a watch begins: who is given one sees what it is about soon, and who lost one
+    sees it for a minute longer at most.
+    """
+    return WatchTimings(watch=(40, 60), absent=30.0, refused=15.0)
+
+
 _AGAIN: Final = "it is tried again; what is shown of it may be old"
 
 

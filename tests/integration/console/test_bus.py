@@ -30,6 +30,7 @@ from trellis.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.nats
 
+SECONDS = 10.0
 CLUSTERS = ("c1", "c2")
 
 
@@ -123,13 +124,14 @@ async def test_the_past_is_read_as_far_as_the_viewer_may_see_it(world: World) ->
         await bus.publish(opted_out(name), dedup=name)
     await eventually(lambda: found[-1] in world.names())
     asked = read_asked({"types": "node.opted_out", "limit": "200"})
-    page = await replay(world.link, rights(may("dev")), asked)
+    page = await replay(world.link, rights(may("dev")), asked, seconds=SECONDS)
     assert [one["name"] for one in page["events"]][-5:] == found
     assert page["next"] is None
-    few = await replay(world.link, rights(may("dev", "nodes", name=found[2])), asked)
+    few = await replay(world.link, rights(may("dev", "nodes", name=found[2])), asked, seconds=SECONDS)
     assert [one["name"] for one in few["events"]] == [found[2]]
     behind = read_asked({"after": str(page["events"][-2]["sequence"])})
-    assert [one["name"] for one in (await replay(world.link, rights(may("dev")), behind))["events"]] == [found[-1]]
+    rest = await replay(world.link, rights(may("dev")), behind, seconds=SECONDS)
+    assert [one["name"] for one in rest["events"]] == [found[-1]]
 
 
 async def test_a_dead_letter_is_listed_and_shown(world: World) -> None:
@@ -144,7 +146,7 @@ async def test_a_dead_letter_is_listed_and_shown(world: World) -> None:
     may_see = rights(may("dev"))
 
     async def listed() -> list[int]:
-        page = await letters(world.link, may_see, {"object": f"node/{name}"})
+        page = await letters(world.link, may_see, {"object": f"node/{name}"}, seconds=SECONDS)
         return [one["sequence"] for one in page["letters"]]
 
     await eventually_async(listed)
@@ -152,7 +154,7 @@ async def test_a_dead_letter_is_listed_and_shown(world: World) -> None:
     page = await letter_page(world.link, may_see, sequence)
     assert page["letter"]["body_text"] == "garbage"
     assert page["page"]["ok"] is False
-    assert (await letters(world.link, rights(), {"object": f"node/{name}"}))["letters"] == []
+    assert (await letters(world.link, rights(), {"object": f"node/{name}"}, seconds=SECONDS))["letters"] == []
     with pytest.raises(RefusedError):
         await letter_page(world.link, rights(), sequence)
     await eventually(

@@ -7,11 +7,13 @@ import secrets
 import statistics
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
 import pytest
 
+from console.timings import Timings
 from support import seen_objects as objects
 from support.buses import eventually_async
 from support.controllers_world import define
@@ -19,8 +21,15 @@ from support.grants import granted, manifests, until_given
 from support.viewing import READ_ALL, Crowd, rule, shown, tab
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
+from trellis.read_model.watching import viewer_timings
 
 pytestmark = pytest.mark.cluster
+QUICK = Timings(
+    sweep=0.05,
+    recheck=0.1,
+    rights=0.1,
+    watch=replace(viewer_timings(), watch=(1, 1), lived=0.5, refused=0.2),
+)
 CONTROLLERS = "/apis/trellis.dev/v1alpha1/namespaces/{}/wasmcontrollers"
 
 
@@ -105,22 +114,22 @@ async def test_a_right_that_is_taken_away_takes_away_what_it_showed(
     assert cluster_api.call("POST", path, controller("ring"))[0] == http.HTTPStatus.CREATED
     key = f"controller/{crowd.namespace}/ring"
     async with (
-        shown(cluster) as console,
+        shown(cluster, timings=QUICK) as console,
         console.browser(token) as browser,
         tab(browser, f"?namespaces={crowd.namespace}") as page,
     ):
         await page.until(lambda seen: key in seen.entities)
         take_away()
-        await page.until(lambda seen: key not in seen.entities, seconds=120)  # a watch lives a minute at most
+        await page.until(lambda seen: key not in seen.entities)
 
 
 async def test_a_token_of_nobody_any_more_ends_what_it_opened(cluster: ClusterInfo, crowd: Crowd) -> None:
     token = crowd.person("gone")
     crowd.allow("gone", READ_ALL)
-    async with shown(cluster) as console, console.browser(token) as browser, tab(browser) as page:
+    async with shown(cluster, timings=QUICK) as console, console.browser(token) as browser, tab(browser) as page:
         await page.until(lambda seen: "part/nodes" in seen.entities)
         crowd.forget("gone")
-        await page.until(lambda seen: seen.said[-1].event == "bye", seconds=150)
+        await page.until(lambda seen: seen.said[-1].event == "bye")  # the API server knows a token for 10 s longer
         assert page.page.said[-1].data == {"reason": "login"}
 
         async def is_out() -> bool:
@@ -174,7 +183,7 @@ async def test_behind_a_proxy_the_consoles_account_may_be_somebody_else_and_noth
 async def test_a_right_to_what_is_no_object_is_given_by_rbac_alone(cluster: ClusterInfo, crowd: Crowd) -> None:
     token = crowd.person("reader")
     path = "/api/traces/" + "ab" * 16
-    async with shown(cluster) as console, console.browser(token) as browser:
+    async with shown(cluster, timings=QUICK) as console, console.browser(token) as browser:
         async with browser.get(path) as answer:
             assert answer.status == http.HTTPStatus.FORBIDDEN
         crowd.allow("reader", [rule("console.trellis.dev", "traces", "get")])

@@ -96,7 +96,7 @@ VIEWERS: Final = (
         "ADR 82: a session ends when nobody uses it",
         "console",
         "Sessions._lives",
-        "now < session.ends and now - session.used < IDLE_SECONDS",
+        "now < session.ends and now - session.used < self._idle",
         "now < session.ends",
         "tests/unit/console/test_sessions.py::test_a_session_ends_when_nobody_uses_it",
     ),

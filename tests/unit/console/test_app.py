@@ -16,6 +16,7 @@ import pytest
 from console.app import KUBERNETES, PORT, Console, create_app
 from console.limits import READS_EACH
 from console.settings import Settings
+from console.timings import Timings
 from support import seen_objects as objects
 from support.buses import eventually, eventually_async
 from support.viewers import Page, People, may, messages
@@ -28,11 +29,17 @@ TOKEN = "t"
 
 
 @asynccontextmanager
-async def running(kube: FakeKube, dead_port: int, **given: Any) -> AsyncIterator[Console]:
+async def running(
+    kube: FakeKube,
+    dead_port: int,
+    *,
+    timings: Timings = Timings(),  # noqa: B008 - frozen
+    **given: Any,
+) -> AsyncIterator[Console]:
     settings = Settings(
         console_port=0, console_address="127.0.0.1", nats_url=f"nats://127.0.0.1:{dead_port}", grace_seconds=5, **given
     )
-    console, stop = create_app(settings, kube=kube), asyncio.Event()
+    console, stop = create_app(settings, kube=kube, timings=timings), asyncio.Event()
     task = asyncio.create_task(console.run(stop))
     await eventually(lambda: console.health.readiness().ok or task.done())
     try:
@@ -125,11 +132,8 @@ async def test_a_stream_does_not_hold_up_the_end(kube: FakeKube, unused_tcp_port
     assert said[-1].data == {"reason": "stopping"}
 
 
-async def test_a_body_that_never_comes_holds_no_connection(
-    kube: FakeKube, unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("console.doors.BODY_SECONDS", 0.2)
-    async with running(kube, unused_tcp_port, cluster="c") as console:
+async def test_a_body_that_never_comes_holds_no_connection(kube: FakeKube, unused_tcp_port: int) -> None:
+    async with running(kube, unused_tcp_port, cluster="c", timings=Timings(body=0.05)) as console:
         host = f"127.0.0.1:{console.port}"
         reader, writer = await asyncio.open_connection("127.0.0.1", console.port)
         head = f"POST /api/session HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\nContent-Type: application/json"

@@ -18,6 +18,7 @@ from console.pieces import HEARTBEAT
 from console.refusals import RefusedError
 from console.replays import letter_page, letters, read_asked, replay
 from console.rights import GROUP, Rights
+from console.timings import Timings
 from support.viewers import Message, People, World, console, may, messages
 from trellis.bus.letters import letter_of
 from trellis.bus.stored import Start, Stored
@@ -48,9 +49,13 @@ def dead(noun: str, key: str, index: int) -> Item:
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    rules = [may("admin"), may("dev", namespace="team"), may("dev", f"lattices.{GROUP}", name="mine")]
-    async with console(People({TOKEN: ("admin", ()), DEV: ("dev", ())}, rules)) as found:
+    async with console(people()) as found:
         yield found
+
+
+def people() -> People:
+    rules = [may("admin"), may("dev", namespace="team"), may("dev", f"lattices.{GROUP}", name="mine")]
+    return People({TOKEN: ("admin", ()), DEV: ("dev", ())}, rules)
 
 
 ITEMS = [
@@ -131,23 +136,22 @@ async def test_a_page_that_was_away_too_long_is_told_that_something_is_missing(w
 
 @pytest.mark.parametrize(("token", "query"), [(TOKEN, "?types=node.ready"), (DEV, "")], ids=["filtered", "not allowed"])
 async def test_a_page_that_nothing_is_for_hears_that_somebody_is_there_however_much_is_said(
-    world: World, monkeypatch: pytest.MonkeyPatch, token: str, query: str
+    token: str, query: str
 ) -> None:
-    monkeypatch.setattr("console.streaming.HEARTBEAT_SECONDS", 0.3)
-
-    async def chatter() -> None:
+    async def chatter(world: World) -> None:
         while True:
             world.feed.add(fact("weather.changed.x", world.feed.newest + 1))
             await asyncio.sleep(0.02)
 
-    talking = asyncio.create_task(chatter())
-    try:
-        async with world.logged_in(token) as page, page.get(f"/api/events/stream{query}") as stream:
-            async with asyncio.timeout(SECONDS):
-                while await stream.content.readline() != HEARTBEAT.splitlines(keepends=True)[0]:
-                    pass
-    finally:
-        talking.cancel()
+    async with console(people(), timings=Timings(heartbeat=0.05)) as world:
+        talking = asyncio.create_task(chatter(world))
+        try:
+            async with world.logged_in(token) as page, page.get(f"/api/events/stream{query}") as stream:
+                async with asyncio.timeout(SECONDS):
+                    while await stream.content.readline() != HEARTBEAT.splitlines(keepends=True)[0]:
+                        pass
+        finally:
+            talking.cancel()
 
 
 @pytest.mark.parametrize("query", ["?streams=secrets", "?types=a%20b", "?trace=xyz", "?recent=-1", "?recent=999999"])
@@ -213,7 +217,7 @@ NODES = tuple(stored(f"trellis.evt.c.node.ready.n{number}", {}, number) for numb
 async def test_the_past_comes_in_pages_that_leave_nothing_out() -> None:
     link, found, after = Past(*NODES), list[int](), ""
     while True:
-        page = await replay(link, rights(may("dev")), read_asked({"limit": "3", "after": after}))  # type: ignore[arg-type]
+        page = await replay(link, rights(may("dev")), read_asked({"limit": "3", "after": after}), seconds=SECONDS)  # type: ignore[arg-type]
         assert len(page["events"]) <= 3
         found += [event["sequence"] for event in page["events"]]
         if page["next"] is None:
@@ -223,13 +227,13 @@ async def test_the_past_comes_in_pages_that_leave_nothing_out() -> None:
 
 
 async def test_of_the_past_nobody_sees_what_he_may_not() -> None:
-    page = await replay(Past(*NODES), rights(may("dev", "nodes", name="n4")), read_asked({}))  # type: ignore[arg-type]
+    page = await replay(Past(*NODES), rights(may("dev", "nodes", name="n4")), read_asked({}), seconds=SECONDS)  # type: ignore[arg-type]
     assert [event["name"] for event in page["events"]] == ["n4"]
 
 
 async def test_the_past_ends_where_it_was_asked_to() -> None:
     until = (BEGAN + timedelta(seconds=4)).isoformat()
-    page = await replay(Past(*NODES), rights(may("dev")), read_asked({"until": until}))  # type: ignore[arg-type]
+    page = await replay(Past(*NODES), rights(may("dev")), read_asked({"until": until}), seconds=SECONDS)  # type: ignore[arg-type]
     assert [event["sequence"] for event in page["events"]] == [1, 2, 3, 4]
     assert page["next"] is None
 
@@ -249,7 +253,7 @@ async def test_the_past_ends_where_it_was_asked_to() -> None:
 )
 async def test_no_more_is_read_than_can_be_meant(query: dict[str, str], stream: str, subjects: str) -> None:
     link = Past()
-    await replay(link, rights(), read_asked(query))  # type: ignore[arg-type]
+    await replay(link, rights(), read_asked(query), seconds=SECONDS)  # type: ignore[arg-type]
     assert link.asked[0][:2] == (stream, subjects)
 
 
@@ -278,9 +282,9 @@ LETTERS = (
 
 
 async def test_letters_are_for_who_may_see_what_they_are_about() -> None:
-    page = await letters(Past(*LETTERS), rights(may("dev", namespace="team")), {})  # type: ignore[arg-type]
+    page = await letters(Past(*LETTERS), rights(may("dev", namespace="team")), {}, seconds=SECONDS)  # type: ignore[arg-type]
     assert [one["about"] for one in page["letters"]] == ["application/team/shop"]
-    both = await letters(Past(*LETTERS), rights(may("dev")), {"reason": "unreadable"})  # type: ignore[arg-type]
+    both = await letters(Past(*LETTERS), rights(may("dev")), {"reason": "unreadable"}, seconds=SECONDS)  # type: ignore[arg-type]
     assert [one["sequence"] for one in both["letters"]] == [1]
 
 

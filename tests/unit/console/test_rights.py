@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from console.limits import RIGHTS_KEPT, RIGHTS_SECONDS
+from console.limits import RIGHTS_KEPT
 from console.rights import GROUP, MESSAGES, TRACES, Right, Rights, lattice_right
+from console.timings import Timings
 from support.viewers import People, may
 from trellis.kube.fake import FakeKube
 
@@ -62,12 +63,12 @@ async def test_an_answer_is_believed_for_some_seconds_and_no_longer() -> None:
     rights, people, _, clock = world(may("dev"))
     assert await rights.allowed(NODE)
     people.rules.clear()
-    clock.now += RIGHTS_SECONDS - 0.1
+    clock.now += Timings().rights - 0.1
     assert await rights.allowed(NODE)
     clock.now += 0.2
     assert not await rights.allowed(NODE)
     people.rules.append(may("dev"))
-    clock.now += RIGHTS_SECONDS
+    clock.now += Timings().rights
     assert await rights.allowed(NODE)
 
 

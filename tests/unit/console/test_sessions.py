@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from console.identity import Viewer
-from console.limits import IDLE_SECONDS, SESSIONS, SESSIONS_EACH
+from console.limits import SESSIONS, SESSIONS_EACH
 from console.refusals import RefusedError
 from console.sessions import Sessions
+from console.timings import Timings
 
 JANE, JOE = Viewer("token/1", "jane", token="t1"), Viewer("token/2", "joe", token="t2")
 
@@ -37,7 +38,7 @@ def test_a_session_ends_when_it_is_old_however_much_it_is_used() -> None:
     name = sessions.open(JANE)
     while clock.now < 3600:
         assert sessions.find(name) is not None
-        clock.now += IDLE_SECONDS / 2
+        clock.now += Timings().idle / 2
     assert sessions.find(name) is None
 
 
@@ -45,7 +46,7 @@ def test_a_session_ends_when_nobody_uses_it() -> None:
     clock = Clock()
     sessions = Sessions(1e6, clock=clock)
     name = sessions.open(JANE)
-    clock.now = IDLE_SECONDS
+    clock.now = Timings().idle
     assert sessions.find(name) is None
 
 

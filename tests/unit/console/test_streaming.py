@@ -14,6 +14,7 @@ from aiohttp.test_utils import TestServer
 from console.identity import Viewer
 from console.rights import Rights
 from console.streaming import CutError, Outlet, counted, send_model
+from console.timings import Timings
 from console.visits import Visit
 from support.buses import eventually
 from support.viewers import Page, messages
@@ -22,7 +23,7 @@ from trellis.read_model.audience import News
 from trellis.read_model.journal import Journal
 from trellis.telemetry import Metrics, setup
 
-SLOW = 0.3
+TIMINGS = Timings(slow=0.3)
 
 
 class Source:
@@ -54,7 +55,7 @@ class Stage:
         self.server = TestServer(application)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        outlet = Outlet(request, self.visit, self.stopping, seconds=self.seconds, slow=SLOW)
+        outlet = Outlet(request, self.visit, self.stopping, seconds=self.seconds, timings=TIMINGS)
         await outlet.open()
         async with counted(self.telemetry, "model"):
             try:

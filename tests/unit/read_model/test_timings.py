@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from trellis.kube.watch_timings import WatchTimings
+from trellis.read_model.audience import Pace
 from trellis.read_model.timings import ModelTimings
 
 
 def test_production_timings() -> None:
-    assert asdict(ModelTimings()) == {
+    assert asdict(ModelTimings()) == {"jaeger": 30.0}
+    assert asdict(Pace(0.1, 10)) == {
+        "seconds": 0.1,
+        "ids_kept": 10,
         "look": 0.5,
-        "jaeger": 30.0,
         "watch": {**asdict(WatchTimings()), "watch": (40, 60), "absent": 30.0, "refused": 15.0},
     }

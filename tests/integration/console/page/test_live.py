@@ -89,13 +89,13 @@ async def test_a_tab_that_nobody_sees_holds_no_connection_and_knows_everything_w
     seen = "(hidden) => { Object.defineProperty(document, 'hidden', { value: hidden, configurable: true }); document"
     seen += ".dispatchEvent(new Event('visibilitychange')); }"
     async with visit.console() as console, chrome.window(console.url, visit.token) as window:
-        await window.page.get_by_role("searchbox").fill(visit.own)
+        await window.page.clock.install()
+        await window.open(f"/?q={visit.own}")
         cell = f'[data-id="node/{visit.world.node(5)}"]'
         await window.sees(cell, "Waiting")
-        async with window.page.expect_event(
-            "requestfailed", lambda request: "/api/stream" in request.url, timeout=60_000
-        ):
+        async with window.page.expect_event("requestfailed", lambda request: "/api/stream" in request.url):
             await window.page.evaluate(seen, True)
+            await window.page.clock.fast_forward(11_000)
         visit.world.update(5)
         await window.sees(cell, "Waiting")
         await window.page.evaluate(seen, False)
@@ -111,9 +111,12 @@ async def test_a_silence_is_not_taken_for_quiet(visit: Visit, chrome: Chrome) ->
         TcpProxy("127.0.0.1", int(urlsplit(console.url).port or 0)) as proxy,
         chrome.window(f"http://127.0.0.1:{proxy.port}", visit.token) as window,
     ):
+        await window.page.clock.install()
+        await window.open("/")
         await window.sees(".live", "live")
         proxy.silence()
-        await window.sees(".banner", "nothing came for 30 s", ms=60_000)
+        await window.page.clock.fast_forward(31_000)
+        await window.sees(".banner", "nothing came for 30 s")
         proxy.resume()
         await window.page.get_by_role("button", name="Connect now").click()
         await window.sees(".live", "live")
