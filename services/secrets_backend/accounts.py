@@ -18,15 +18,11 @@ from functools import partial
 from typing import Final
 
 from secrets_backend.gather import Known
+from secrets_backend.timings import AccountTimings
 from trellis.lattice.address import LinkAddress
 from trellis.lattice.link import INBOX, Link, LinkAwayError
 
 _BYTES: Final = 16
-_SECONDS: Final = 0.75
-"""Of silence, after which who did not answer does not hear."""
-_MOST_SECONDS: Final = 4.0
-_BACK_SECONDS: Final = 3.0
-"""For which a link waits for those that were of its account; requests wait with it, and hosts wait for 10 s."""
 _TIMES: Final = 2
 """A word may be lost with a connection; who answers none of two does not hear."""
 
@@ -62,8 +58,9 @@ class _Ear:
 class Accounts:
     """Tells ``known`` which links are one account."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: Known, timings: AccountTimings = AccountTimings()) -> None:  # noqa: B008 - frozen
         self._known = known
+        self._timings: Final = timings
         self._ears: dict[LinkAddress, _Ear] = {}
         self._words: dict[bytes, _Ear] = {}
         self._all = f"{INBOX}.{secrets.token_hex(_BYTES)}.accounts"
@@ -93,7 +90,7 @@ class Accounts:
         if mine.link is not link:
             return  # this one ends
         await self._wait_for_former(address)
-        until = time.monotonic() + _MOST_SECONDS
+        until = time.monotonic() + self._timings.look
         for _ in range(_TIMES):
             if await self._say_to_all(mine, until):
                 break
@@ -106,7 +103,7 @@ class Accounts:
         former = self._known.of_its_account(address)
         away = [self._ears[one].link.there() for one in former & self._ears.keys()]
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_BACK_SECONDS):
+            async with asyncio.timeout(self._timings.former):
                 await asyncio.gather(*away)
 
     async def _say_to_all(self, mine: _Ear, until: float) -> bool:
@@ -119,7 +116,7 @@ class Accounts:
             mine.said = time.monotonic()
             while not self._all_are_one(mine):
                 mine.news.clear()
-                async with asyncio.timeout(min(_SECONDS, until - time.monotonic())):
+                async with asyncio.timeout(min(self._timings.silence, until - time.monotonic())):
                     await mine.news.wait()
         except (TimeoutError, LinkAwayError):
             return False
@@ -155,7 +152,7 @@ class Accounts:
 
     async def _answer(self, mine: _Ear, other: _Ear) -> None:
         with contextlib.suppress(TimeoutError, LinkAwayError):
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(self._timings.silence):
                 await self._say(mine, other.subject)
 
     def _forget(self, ear: _Ear) -> None:

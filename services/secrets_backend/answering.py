@@ -27,6 +27,7 @@ from secrets_backend.measures import Measures
 from secrets_backend.policy import Policy
 from secrets_backend.protocol import Opened, Request, open_request, seal_reply, success
 from secrets_backend.refusals import ErrorName, Refusal
+from secrets_backend.timings import Timings
 from trellis.events.secrets import SecretDenied, SecretGranted
 from trellis.kube.resources import Manifest
 from trellis.lattice.errors import TooLargeError
@@ -36,10 +37,8 @@ from trellis.telemetry import context_from, get_logger
 GRANTED: Final = "granted"
 LATE: Final = "late"
 _MESSAGE_MOST: Final = 1024
-_REPORT_SECONDS: Final = 10.0
 _LATTICES: Final = 8
 """Of those on one link, so many are named in a span."""
-_LATE_SECONDS: Final = 1.0
 _LATE_ANSWER: Final = Refusal(ErrorName.OTHER, "secrets_backend did not come to this request in time: ask again").body()
 
 _log = get_logger(__name__)
@@ -50,8 +49,7 @@ GrantOf = Callable[[], LinkGrant]
 class Parts:
     """What an answer is made with.
 
-    ``users``: those that may be impersonated by their names; ``seconds``: for all; ``now``: Unix seconds, by
-    which tokens begin and end.
+    ``users``: those that may be impersonated by their names; ``now``: Unix seconds, by which tokens begin and end.
     """
 
     tracer: Tracer
@@ -63,7 +61,7 @@ class Parts:
     measures: Measures
     backend: str
     users: frozenset[str]
-    seconds: float
+    timings: Timings
     now: Callable[[], float]
 
 
@@ -72,7 +70,7 @@ class Answering:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._told = -_REPORT_SECONDS
+        self._told = -parts.timings.report
         self._untold = 0
 
     async def answer(self, question: Question, grant_of: GrantOf) -> None:
@@ -88,7 +86,7 @@ class Answering:
 
     async def _in_time(self, question: Question, grant_of: GrantOf) -> str:
         """Return how it ended: ``granted``, the protocol's error, ``late``, or why there was no answer."""
-        until = question.at + self._parts.seconds
+        until = question.at + self._parts.timings.answer
         if (left := until - time.monotonic()) <= 0:
             return await self._late(question, "expired")
         try:
@@ -108,7 +106,7 @@ class Answering:
     async def _late(self, question: Question, why: str) -> str:
         """Say that it is too late for an answer, or count that: hosts wait a little longer than answers may take."""
         try:
-            async with asyncio.timeout(_LATE_SECONDS):
+            async with asyncio.timeout(self._parts.timings.late):
                 await question.answer(_LATE_ANSWER)
         except (AnswerLost, TooLargeError, TimeoutError):
             return self._parts.measures.dropped(why)
@@ -195,7 +193,7 @@ class Answering:
         """Log what is about nobody, once in a while: whoever may publish may send as much of it as they like."""
         now = time.monotonic()
         self._untold += 1
-        if now - self._told >= _REPORT_SECONDS:
+        if now - self._told >= self._parts.timings.report:
             _log.warning("requests are refused before it is known whose they are", last=str(refusal), of=self._untold)
             self._told, self._untold = now, 0
 

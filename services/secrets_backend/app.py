@@ -24,7 +24,8 @@ from secrets_backend.lookup import Lookup
 from secrets_backend.measures import Measures
 from secrets_backend.rights import Advice
 from secrets_backend.serving import Around
-from secrets_backend.settings import Settings, Timings
+from secrets_backend.settings import Settings
+from secrets_backend.timings import Timings
 from secrets_backend.watch import FollowGroups, Watches
 from trellis.bus.bus import Bus
 from trellis.bus.queue import KeyedQueue
@@ -39,13 +40,16 @@ from trellis.telemetry import TraceContext, setup
 GROUP_WORKERS: Final = 8
 _READING: Final = (64, 16)
 """Connections to the API server for reading Secrets, and those of them for the accounts of one namespace."""
-_SWEEP_SECONDS: Final = 5.0
 _FOR_ANSWERS: Final = 0.9
 """Share of the time to close in: of the usual grace period it is longer than an answer may take."""
 
 
 def create_app(
-    settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None, timings: Timings | None = None
+    settings: Settings,
+    *,
+    bus: Bus | None = None,
+    kube: Kube | None = None,
+    timings: Timings = Timings(),  # noqa: B008 - frozen
 ) -> Service:
     """Return the service; it connects when it is run."""
     return EqualService(
@@ -54,7 +58,7 @@ def create_app(
         telemetry=setup(
             SECRETS_BACKEND, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio
         ),
-        compose=partial(compose, settings, timings=timings or Timings()),
+        compose=partial(compose, settings, timings=timings),
         namespaces={settings.namespace: {}},
         kube=kube,
         bus=bus,
@@ -64,7 +68,7 @@ def create_app(
 
 def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     """Join the parts."""
-    watches = Watches(base.kube)
+    watches = Watches(base.kube, timings.watch)
     known = Known(watches.groups.objects, watches.grants.objects)
     deletions = GrantDeletions(base.kube, known, watches.grants, base.health, timings, settings.namespace)
     known.grants_known = lambda: (
@@ -99,7 +103,7 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     background: list[Any] = [parts.key.run, links.run, parts.audit.run, parts.changes.run, deletions.run]
     background.append(partial(_holding, reading))
     if settings.secrets_cache_seconds:
-        background.append(partial(_sweep, parts.lookup))
+        background.append(partial(_sweep, parts.lookup, timings.sweep))
     return Work([*watches], [groups], list_all, lambda: None, background=background, closing=[close])
 
 
@@ -110,12 +114,12 @@ def _parts(settings: Settings, base: Base, reading: Kube, timings: Timings) -> P
         key=Key(base.kube, settings.namespace, base.health, timings.key),
         lookup=Lookup(reading, settings.secrets_cache_seconds),
         limits=Limits(settings.secrets_entity_rate),
-        audit=Audit(base.bus, base.telemetry),
-        changes=Changes(reading, base.bus, base.telemetry, timings.changes),
+        audit=Audit(base.bus, base.telemetry, timings.audit),
+        changes=Changes(reading, base.bus, base.telemetry, timings),
         measures=Measures(metrics, SECRETS_BACKEND),
         backend=settings.secrets_backend,
         users=frozenset(settings.secrets_users),
-        seconds=timings.answer,
+        timings=timings,
         now=base.kube.now,
     )
 
@@ -123,7 +127,7 @@ def _parts(settings: Settings, base: Base, reading: Kube, timings: Timings) -> P
 def _around(settings: Settings, base: Base, known: Known, parts: Parts, timings: Timings) -> Around:
     return Around(
         known=known,
-        accounts=Accounts(known),
+        accounts=Accounts(known, timings.accounts),
         key=parts.key,
         answering=Answering(parts),
         measures=parts.measures,
@@ -141,9 +145,9 @@ async def _holding(reading: Kube) -> None:
         await reading.close()
 
 
-async def _sweep(lookup: Lookup) -> None:
+async def _sweep(lookup: Lookup, seconds: float) -> None:
     while True:
-        await asyncio.sleep(_SWEEP_SECONDS)
+        await asyncio.sleep(seconds)
         lookup.sweep()
 
 

@@ -18,7 +18,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final
 
-from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable, FactRefused
+from secrets_backend.timings import AuditTimings
+from trellis.bus.bus import Bus, BusUnavailable, FactRefused
 from trellis.events.secrets import SecretAnswered, SecretDenied, SecretGranted
 from trellis.telemetry import Telemetry, TraceContext, caused, current_trace, get_logger, joined
 from trellis.token_bucket import TokenBucket
@@ -28,11 +29,7 @@ MOST: Final = 10_000
 FACTS_PER_SECOND: Final = 20.0
 """Of one source. Tokens and keys may be made up, each fact another: at this rate a stream of 1 GiB takes 14 hours."""
 FACTS_AT_ONCE: Final = 2_000.0
-_GAP_SECONDS: Final = 0.005
-"""Between two facts: answers come first, and meanwhile equal facts become one."""
-_PACE_SECONDS: Final = 0.05
 _PACES_KEPT: Final = 4096
-_REPORT_SECONDS: Final = 10.0
 
 _log = get_logger(__name__)
 
@@ -54,7 +51,13 @@ class _Waiting:
 class Audit:
     """Of one process: what it says has numbers of its own, whatever other replicas say."""
 
-    def __init__(self, bus: Bus, telemetry: Telemetry) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        telemetry: Telemetry,
+        timings: AuditTimings = AuditTimings(),  # noqa: B008 - frozen
+    ) -> None:
+        self._timings: Final = timings
         self._bus = bus
         self._telemetry = telemetry
         self._mark = secrets.token_hex(8)
@@ -104,15 +107,15 @@ class Audit:
             while self._waiting:
                 source = self._due()
                 if source is None:
-                    await asyncio.sleep(_PACE_SECONDS)
+                    await asyncio.sleep(self._timings.pace)
                     continue
                 fact, waiting = self._take(source)
                 if not await self._published(fact, waiting):
                     facts = self._waiting.setdefault(source, OrderedDict())
                     facts[fact] = waiting if fact not in facts else facts[fact].after(waiting)
                     facts.move_to_end(fact, last=False)
-                    await asyncio.sleep(BUS_RETRY_SECONDS)
-                await asyncio.sleep(_GAP_SECONDS)
+                    await asyncio.sleep(self._timings.bus_retry)
+                await asyncio.sleep(self._timings.gap)
             self._news.clear()
             self._empty.set()
 
@@ -163,7 +166,7 @@ class Audit:
     async def _report(self) -> None:
         told = 0
         while True:
-            await asyncio.sleep(_REPORT_SECONDS)
+            await asyncio.sleep(self._timings.report)
             if self._dropped > told:
                 _log.error("facts about secrets were dropped; the log has them", facts=self._dropped - told)
                 told = self._dropped

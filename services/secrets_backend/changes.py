@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+from secrets_backend.timings import Timings
 from trellis.bus.bus import Bus, BusUnavailable, FactRefused
 from trellis.events.secrets import SecretChanged, SecretGranted, SecretUsers
 from trellis.kube.client import Kube
@@ -27,7 +28,6 @@ MOST_HOLDERS: Final = 256
 MOST_VERSIONS: Final = 4
 """Versions of a Secret whose holders are told apart, while no change is told: who has an older one has an old one."""
 _AT_ONCE: Final = 4
-_READ_SECONDS: Final = 10.0
 
 _log = get_logger(__name__)
 T = TypeVar("T")
@@ -73,13 +73,13 @@ class Given:
 
 
 class Changes:
-    """Looks at what was given every ``seconds``."""
+    """Looks again and again at what was given."""
 
-    def __init__(self, kube: Kube, bus: Bus, telemetry: Telemetry, seconds: float) -> None:
+    def __init__(self, kube: Kube, bus: Bus, telemetry: Telemetry, timings: Timings) -> None:
         self._kube = kube
         self._bus = bus
         self._telemetry = telemetry
-        self._seconds = seconds
+        self._timings: Final = timings
         self._given: OrderedDict[tuple[str, str], Given] = OrderedDict()
 
     def __len__(self) -> int:
@@ -102,7 +102,7 @@ class Changes:
     async def run(self) -> None:
         """Look until cancelled."""
         while True:
-            await asyncio.sleep(self._seconds)
+            await asyncio.sleep(self._timings.changes)
             todo = list(self._given.items())
             async with asyncio.TaskGroup() as tasks:
                 for start in range(_AT_ONCE):
@@ -115,7 +115,8 @@ class Changes:
     async def _look(self, place: tuple[str, str], given: Given) -> None:
         try:
             kube = self._kube.acting_as(given.user)
-            found = await kube.get(SECRETS, place[1], place[0], metadata=True, timeout=_READ_SECONDS)
+            seconds = self._timings.change_read
+            found = await kube.get(SECRETS, place[1], place[0], metadata=True, timeout=seconds)
         except KubeError:
             return
         now = (str(found["metadata"]["uid"]), str(found["metadata"]["resourceVersion"]))

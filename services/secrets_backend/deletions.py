@@ -19,7 +19,7 @@ from typing import Final
 
 from secrets_backend.decide import Grant
 from secrets_backend.gather import Known
-from secrets_backend.settings import Timings
+from secrets_backend.timings import Timings
 from trellis import names
 from trellis.health import Health
 from trellis.kube.client import Kube

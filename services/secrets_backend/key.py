@@ -14,6 +14,7 @@ from typing import Final
 
 from secrets_backend.key_secret import KeySecretError, data_of, read_ring
 from secrets_backend.keys import CurveKey, KeyRing
+from secrets_backend.timings import KeyTimings
 from trellis import names
 from trellis.health import Health
 from trellis.kube.client import Kube
@@ -22,22 +23,20 @@ from trellis.kube.resources import SECRETS, Manifest
 from trellis.telemetry import get_logger
 
 HEALTH: Final = "key"
-_SOON_SECONDS: Final = 1.0
-_READ_SECONDS: Final = 5.0
 
 _log = get_logger(__name__)
 
 
 class Key:
-    """Reads the key every ``seconds``; ``there`` is set once there is one."""
+    """Reads the key again and again; ``there`` is set once there is one."""
 
-    def __init__(self, kube: Kube, namespace: str, health: Health, seconds: float) -> None:
+    def __init__(self, kube: Kube, namespace: str, health: Health, timings: KeyTimings) -> None:
         self._kube = kube
         self._namespace = namespace
         self._health = health
-        self._seconds = seconds
+        self._timings: Final = timings
         self._ring: KeyRing | None = None
-        self._began = self._looked = -_SOON_SECONDS
+        self._began = self._looked = -timings.soon
         self._looking = asyncio.Lock()
         self._told = ""
         self.there = asyncio.Event()
@@ -53,7 +52,7 @@ class Key:
         """Look until cancelled."""
         while True:
             await self.look()
-            await asyncio.sleep(self._seconds)
+            await asyncio.sleep(self._timings.look)
 
     async def look(self) -> None:
         """Read the key, or make it if there is none."""
@@ -69,7 +68,7 @@ class Key:
         before, asked = self._ring, time.monotonic()
         async with self._looking:
             if self._began <= asked:
-                await asyncio.sleep(max(0.0, self._looked + _SOON_SECONDS - asked))
+                await asyncio.sleep(max(0.0, self._looked + self._timings.soon - asked))
                 await self._look()
         return self._ring != before
 
@@ -79,8 +78,8 @@ class Key:
         A host keeps for its life what it is given, so it is not to be given a key that was just replaced.
         """
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_SOON_SECONDS), self._looking:
-                if time.monotonic() - self._looked >= _SOON_SECONDS:
+            async with asyncio.timeout(self._timings.soon), self._looking:
+                if time.monotonic() - self._looked >= self._timings.soon:
                     await self._look()
         return self.ring
 
@@ -116,7 +115,7 @@ class Key:
             return made
 
     async def _read(self) -> Manifest:
-        return await self._kube.get(SECRETS, names.SECRETS_KEY, self._namespace, timeout=_READ_SECONDS)
+        return await self._kube.get(SECRETS, names.SECRETS_KEY, self._namespace, timeout=self._timings.read)
 
     def _trouble(self, why: str, *, counts: bool = True) -> None:
         if counts:

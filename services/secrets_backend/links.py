@@ -11,16 +11,12 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 from secrets_backend.gather import Known
 from secrets_backend.serving import Around, Serving, State
 from trellis.lattice.address import LinkAddress
 from trellis.redaction import redact_url
 from trellis.telemetry import get_logger
-
-_END_SECONDS: Final = 10.0
-_AGAIN_SECONDS: Final = 5.0
 
 _log = get_logger(__name__)
 
@@ -96,11 +92,11 @@ class Links:
                 await current[0].run()
             except Exception as error:  # noqa: BLE001 - one link must not end the others
                 _log.error("a link failed; it is made anew", url=redact_url(address.url), error=repr(error))
-            await asyncio.sleep(_AGAIN_SECONDS)
+            await asyncio.sleep(self._around.timings.restart)
 
     def _end(self, address: LinkAddress, kept: _Kept) -> None:
         async def end() -> None:
-            await asyncio.gather(*(one.end(_END_SECONDS) for one in kept.serving))
+            await asyncio.gather(*(one.end(self._around.timings.end) for one in kept.serving))
             kept.task.cancel()
             await asyncio.wait({kept.task})
 

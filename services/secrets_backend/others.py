@@ -13,27 +13,26 @@ from typing import Final
 from secrets_backend.key import Key
 from trellis.lattice.link import Link, LinkAwayError, NobodyAnswersError
 
-_SECONDS: Final = 2.0
 _TIMES: Final = 4
 """Each question goes to one member of the queue group: the other backend may be one of several."""
 
 
-async def other_backend(link: Link, subject: str, key: Key) -> bool:
-    """Return whether something else than this service's replicas answers with a key.
+async def other_backend(link: Link, subject: str, key: Key, seconds: float) -> bool:
+    """Return whether something else than this service's replicas answers with a key, within so many seconds.
 
     Raises:
         LinkAwayError: the link is away.
     """
-    answers = await asyncio.gather(*(_ask(link, subject) for _ in range(_TIMES)))
+    answers = await asyncio.gather(*(_ask(link, subject, seconds) for _ in range(_TIMES)))
     for answer in {one for one in answers if one is not None}:
         if not _is_ours(answer, key) and not (await key.doubt() and _is_ours(answer, key)):
             return True
     return False
 
 
-async def _ask(link: Link, subject: str) -> bytes | None:
+async def _ask(link: Link, subject: str, seconds: float) -> bytes | None:
     try:
-        return await link.ask(subject, seconds=_SECONDS)
+        return await link.ask(subject, seconds=seconds)
     except NobodyAnswersError:
         return None
     except LinkAwayError:

@@ -24,7 +24,7 @@ from secrets_backend.gather import Known
 from secrets_backend.key import Key
 from secrets_backend.measures import Measures
 from secrets_backend.refusals import ErrorName, Refusal
-from secrets_backend.settings import Timings
+from secrets_backend.timings import Timings
 from trellis.events.subjects import SECRETS_BACKEND
 from trellis.health import Health
 from trellis.lattice.address import LinkAddress
@@ -48,9 +48,6 @@ _ASIDE: Final = 64
 """Small answers of one link and kind that are on their way."""
 _BUSY: Final = Refusal(ErrorName.OTHER, "secrets_backend has too many requests of this NATS account: ask again").body()
 _INVALID: Final = Refusal(ErrorName.INVALID_REQUEST, "no such operation").body()
-_CLOSE_SECONDS: Final = 2.0
-_SETTLE_SECONDS: Final = 5.0
-_LOOK_SECONDS: Final = 0.05
 _OTHER: Final = (
     "another backend answers as {0!r} with a key of its own, so this one stays out: stop the other, or give one of "
     "them another name (TRELLIS_SECRETS_BACKEND)"
@@ -138,7 +135,7 @@ class Serving:
         """Take no more questions, and answer those that were taken, within so many seconds."""
         self._ending = True
         until = time.monotonic() + seconds
-        await self._close(min(_CLOSE_SECONDS, seconds))
+        await self._close(min(self._around.timings.close, seconds))
         while (left := until - time.monotonic()) > 0 and (tasks := {*self._working, *self._keys, *self._aside}):
             await asyncio.wait(tasks, timeout=left)
         if self.in_work:
@@ -153,7 +150,7 @@ class Serving:
         while True:
             self._changed.clear()
             if self._link.since is None:
-                await self._close(_CLOSE_SECONDS)
+                await self._close(self._around.timings.close)
                 self._asked_about = None
                 if self._link.tried:
                     self._around.known.looked_for(self._address)
@@ -187,7 +184,7 @@ class Serving:
         """Serve unless another backend does; return the seconds after which to look again."""
         timings, subject = self._around.timings, secrets_subject(self._around.backend, SERVER_XKEY)
         try:
-            other = await others.other_backend(self._link, subject, self._around.key)
+            other = await others.other_backend(self._link, subject, self._around.key, timings.asked)
         except LinkAwayError:
             return timings.probe
         if other:
@@ -206,12 +203,12 @@ class Serving:
 
     async def _settled(self) -> None:
         """Wait a while until grants are whole: a request is refused for good by what is just not known yet."""
-        until = time.monotonic() + _SETTLE_SECONDS
+        until = time.monotonic() + self._around.timings.settle
         while not self._around.known.settled() and time.monotonic() < until:  # noqa: ASYNC110 - of many parts
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(self._around.timings.poll)
 
     async def _stay_out(self) -> None:
-        await self._close(_CLOSE_SECONDS)
+        await self._close(self._around.timings.close)
         if not self._other:
             _log.warning(_OTHER.format(self._around.backend), url=self._url)
         self._other = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -64,26 +63,3 @@ class Settings(ServiceSettings):
     sources_seconds: Annotated[Seconds, Field(gt=0)] = Field(
         default=60.0, description="how often the Secrets that a group of hosts names are looked at for changes"
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Timings:
-    """Seconds of the service's own rhythm."""
-
-    key: float = 10.0
-    """Between two looks at the key."""
-    other: float = 30.0
-    """Between two looks whether another backend is still there."""
-    probe: float = 15.0
-    """Between two looks whether another backend has come."""
-    changes: float = 60.0
-    """Between two looks at what was given."""
-    definition: float = 5.0
-    """Between two looks at the CRD of SecretGrants while it cannot be read, or is being deleted."""
-    grants: float = 300.0
-    """How long SecretGrants that were deleted with their CRD keep their namespaces closed after it is created again."""
-    stale: float = 120.0
-    """How long host groups and SecretGrants count as known after the last that was heard of them, while they cannot be
-    read: a bookmark comes about every 60 s."""
-    answer: float = 8.0
-    """From a question to its answer; hosts wait for 10 s."""

@@ -16,6 +16,7 @@ from secrets_backend.links import Links
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import HOST_CONFIGS, SECRET_GRANTS
+from trellis.kube.watch_timings import WatchTimings
 from trellis.lattice.group_addresses import address_of
 from trellis.lattice.group_views import GroupView, view_group
 from trellis.telemetry import TraceContext
@@ -24,11 +25,11 @@ from trellis.telemetry import TraceContext
 class Watches:
     """The informers. Both kinds are optional: without host groups there is nobody to answer."""
 
-    def __init__(self, kube: Kube) -> None:
+    def __init__(self, kube: Kube, timings: WatchTimings) -> None:
         self.on_group: Callable[[Change[GroupView]], None] | None = None
         self.on_grant: Callable[[Change[Grant]], None] | None = None
-        self.groups = Informer(kube, HOST_CONFIGS, view_group, self._group, optional=True)
-        self.grants = Informer(kube, SECRET_GRANTS, view_grant, self._grant, optional=True)
+        self.groups = Informer(kube, HOST_CONFIGS, view_group, self._group, optional=True, timings=timings)
+        self.grants = Informer(kube, SECRET_GRANTS, view_grant, self._grant, optional=True, timings=timings)
 
     def _group(self, change: Change[GroupView]) -> None:
         if self.on_group is not None:

@@ -22,7 +22,8 @@ from rich.text import Text
 
 from secrets_backend.decide import Grant, Identity, view_grant
 from secrets_backend.rights import roles_hint
-from secrets_backend.settings import Settings, Timings
+from secrets_backend.settings import Settings
+from secrets_backend.timings import Timings
 from secrets_backend.tokens import Token, TokenError, TokenKind, read_token
 from trellis import names
 from trellis.kube.client import Kube

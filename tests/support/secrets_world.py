@@ -15,7 +15,7 @@ import pytest
 
 import secrets_backend.app
 import secrets_backend.settings
-from secrets_backend.settings import Timings
+from secrets_backend.timings import KeyTimings, Timings
 from support import planted
 from support.host_world import PATIENCE, HostWorld
 from support.in_process import serving
@@ -32,12 +32,21 @@ from trellis.kube.resources import (
     SECRETS,
     SERVICE_ACCOUNTS,
 )
+from trellis.kube.watch_timings import WatchTimings
 from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer
 from trellis.runtime import Service
 
 Manifest = dict[str, Any]
-QUICK = Timings(key=0.5, other=0.5, probe=0.5, changes=0.5, definition=0.5)
+QUICK = Timings(
+    key=KeyTimings(look=0.1),
+    other=0.1,
+    probe=0.1,
+    changes=0.1,
+    definition=0.1,
+    restart=0.1,
+    watch=WatchTimings(absent=0.1, refused=0.1),
+)
 
 
 class SecretsWorld:
@@ -96,7 +105,7 @@ class SecretsWorld:
 
     def backend(self, timings: Timings = QUICK, **changes: Any) -> AbstractAsyncContextManager[Service]:
         """Run secrets_backend in this process for the time of a block."""
-        settings = {"sources_seconds": 1.0} | self.hosts.fleet.settings(**changes)
+        settings = {"sources_seconds": 0.2} | self.hosts.fleet.settings(**changes)
         create = partial(secrets_backend.app.create_app, timings=timings)
         return serving(create, secrets_backend.settings.Settings, settings)
 

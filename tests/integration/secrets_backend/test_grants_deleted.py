@@ -7,6 +7,7 @@ import http
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from support.fleet import eventually
 from support.grants import SYSTEM, granted, manifests, until_given
 from support.host_world import PATIENCE
 from support.secrets_host import Host, value
-from support.secrets_world import SecretsWorld, define_grants
+from support.secrets_world import QUICK, SecretsWorld, define_grants
 from trellis import names
 from trellis.kube.resources import CLUSTER_ROLES, DEFINITIONS, SECRET_GRANTS, SECRETS
 from trellis.localcluster import ClusterInfo
@@ -153,7 +154,7 @@ async def test_a_start_while_the_crd_is_being_deleted_opens_nothing(secret_world
     close(world)
     async with definition_held_back(world):
         await eventually(lambda: gone(world, SECRET_GRANTS.path(world.namespace, CLOSES)), "deleted with the CRD")
-        async with world.backend() as service, world.asking() as host:
+        async with world.backend(replace(QUICK, settle=0.1)) as service, world.asking() as host:
             assert await answer(host, world) == "UpstreamError"
             await eventually(lambda: unready(service, "secretgrants", "is being deleted"), "reported")
 

@@ -15,7 +15,7 @@ import pytest
 
 from secrets_backend.key_secret import data_of, read_ring
 from secrets_backend.keys import CurveKey, KeyRing
-from secrets_backend.settings import Timings
+from secrets_backend.timings import KeyTimings, Timings
 from support.kube_world import eventually
 from support.secrets_command import SecretsCommand
 from support.secrets_host import value
@@ -201,7 +201,7 @@ async def test_a_rotated_key_is_given_to_the_next_host_that_asks(
     """Not at the replica's next look: a host keeps what it is given, and drop-previous counts it as a new one."""
     secret_world.ready_to_ask()
     person = Installation(cluster_api, cluster, secret_world.system)
-    seldom = Timings(key=3600, other=0.5, probe=3600, changes=3600)
+    seldom = Timings(key=KeyTimings(look=3600), other=0.5, probe=3600, changes=3600)
     async with secret_world.backend(seldom), secret_world.asking() as host:
         done = await person.run("rotate", "--wait", "0", "-o", "json")
         new = json.loads(done.stdout)["public_key"]

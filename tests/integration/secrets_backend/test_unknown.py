@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from secrets_backend.settings import Timings
 from support import planted
 from support.api_proxy import ApiProxy
 from support.fleet import eventually
 from support.host_world import PATIENCE
 from support.secrets_host import value
-from support.secrets_world import SecretsWorld
+from support.secrets_world import QUICK, SecretsWorld
 from trellis.kube.resources import HOST_CONFIGS, SECRET_GRANTS, Resource
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
+
+UNSETTLED = replace(QUICK, settle=0.1)
+"""For a service whose grants are not whole as long as the test says so."""
 
 
 async def test_a_grant_that_cannot_be_listed_does_not_open_its_namespace(
@@ -29,7 +32,7 @@ async def test_a_grant_that_cannot_be_listed_does_not_open_its_namespace(
     async with ApiProxy(Path(secret_world.hosts.fleet.info.kubeconfig), tmp_path) as proxy:
         proxy.withheld = f"/apis/{SECRET_GRANTS.api_version}/"
         kubeconfig = proxy.kubeconfig(proxy.port, tmp_path / "kubeconfig")
-        async with secret_world.backend(kubeconfig=kubeconfig) as service, secret_world.asking() as host:
+        async with secret_world.backend(UNSETTLED, kubeconfig=kubeconfig) as service, secret_world.asking() as host:
             told = value(await host.get("db", "password", namespace=secret_world.namespace))
             assert "UpstreamError" in str(told)
             await eventually(
@@ -49,7 +52,7 @@ async def test_what_was_known_of_a_kind_that_cannot_be_read_any_more_opens_nothi
     """Its conversion webhook fails, say: nobody learns that a namespace was closed meanwhile."""
     world = secret_world
     world.ready_to_ask()
-    timings = Timings(key=1.0, probe=1.0, stale=3.0)
+    timings = replace(QUICK, stale=1.0)
     async with ApiProxy(Path(world.hosts.fleet.info.kubeconfig), tmp_path) as proxy:
         kubeconfig = proxy.kubeconfig(proxy.port, tmp_path / "kubeconfig")
         async with world.backend(timings, kubeconfig=kubeconfig) as service, world.asking() as host:

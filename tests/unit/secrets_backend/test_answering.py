@@ -24,7 +24,7 @@ from secrets_backend.limits import Limits
 from secrets_backend.lookup import LARGEST_KEPT, MOST_KEPT, Lookup, words
 from secrets_backend.measures import Measures
 from secrets_backend.refusals import Refusal
-from secrets_backend.settings import Timings
+from secrets_backend.timings import Timings
 from support.secret_requests import changed, policy
 from support.secrets_host import MODULE, Host, Signer, value
 from trellis.bus.bus import Bus
@@ -95,11 +95,11 @@ class Bench:
                 lookup=Lookup(kube),
                 limits=Limits(rate),
                 audit=self.audit,
-                changes=Changes(kube, cast("Bus", None), telemetry, 60),
+                changes=Changes(kube, cast("Bus", None), telemetry, Timings()),
                 measures=Measures(self.metrics, "secrets_backend"),
                 backend="kube",
                 users=frozenset(),
-                seconds=8.0,
+                timings=Timings(),
                 now=lambda: self.now,
             )
         )

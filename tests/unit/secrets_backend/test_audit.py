@@ -11,6 +11,7 @@ import pytest
 
 from secrets_backend import audit as auditing
 from secrets_backend.audit import Audit
+from secrets_backend.timings import AuditTimings
 from trellis.bus.bus import Bus, BusUnavailable, FactRefused
 from trellis.events.envelope import FactData
 from trellis.events.secrets import SecretDenied, SecretGranted
@@ -24,8 +25,10 @@ class Told:
         self.facts: list[Any] = []
         self.marks: list[str] = []
         self.trouble: Exception | None = None
+        self.tries = 0
 
     async def publish(self, fact: FactData, *, dedup: str) -> None:
+        self.tries += 1
         if self.trouble is not None:
             raise self.trouble
         self.facts.append(fact)
@@ -63,9 +66,8 @@ def metrics() -> Metrics:
 
 
 @pytest.fixture
-def audit(bus: Told, metrics: Metrics, monkeypatch: pytest.MonkeyPatch) -> Audit:
-    monkeypatch.setattr(auditing, "BUS_RETRY_SECONDS", 0.01)
-    return Audit(cast("Bus", bus), setup("secrets_backend", metrics=metrics))
+def audit(bus: Told, metrics: Metrics) -> Audit:
+    return Audit(cast("Bus", bus), setup("secrets_backend", metrics=metrics), AuditTimings(bus_retry=0.01))
 
 
 @asynccontextmanager
@@ -101,7 +103,7 @@ async def test_what_the_bus_did_not_take_is_said_when_it_is_back_and_in_order(au
     async with running(audit):
         for number in range(3):
             audit.say(granted(f"s{number}"))
-        await asyncio.sleep(0.05)
+        await until(lambda: bus.tries > 1)
         audit.say(granted("s0"))
         bus.trouble = None
         await audit.close(5)

@@ -10,12 +10,14 @@ from typing import Any, cast
 import pytest
 
 from secrets_backend.changes import MOST_HOLDERS, MOST_SECRETS, MOST_VERSIONS, Changes
+from secrets_backend.timings import Timings
 from trellis.bus.bus import Bus, BusUnavailable
 from trellis.events.secrets import SecretChanged, SecretGranted
 from trellis.kube.client import Kube
 from trellis.kube.errors import Call, NotFound
 from trellis.telemetry import Metrics, setup
 
+QUICK = Timings(changes=0.01)
 GROUPS = [("shop", "default")]
 
 
@@ -27,7 +29,9 @@ class World:
         self.facts: list[tuple[SecretChanged, str]] = []
         self.away = False
         self.looks = 0
-        self.changes = Changes(cast("Kube", self), cast("Bus", self), setup("secrets_backend", metrics=Metrics()), 0.01)
+        self.changes = Changes(
+            cast("Kube", self), cast("Bus", self), setup("secrets_backend", metrics=Metrics()), QUICK
+        )
 
     def acting_as(self, user: str) -> World:
         assert user == "reader"

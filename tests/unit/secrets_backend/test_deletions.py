@@ -10,7 +10,7 @@ import pytest
 from secrets_backend.decide import Grant
 from secrets_backend.deletions import GRANT_DEFINITION, GrantDeletions
 from secrets_backend.gather import Known
-from secrets_backend.settings import Timings
+from secrets_backend.timings import Timings
 from trellis import names
 from trellis.crds.secret_grants import SecretGrantSpec
 from trellis.kube.changes import Change, ChangeKind

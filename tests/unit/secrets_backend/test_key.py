@@ -6,16 +6,18 @@ import asyncio
 
 import pytest
 
-from secrets_backend import key as keys
 from secrets_backend.key import Key, make_secret
 from secrets_backend.key_secret import data_of
 from secrets_backend.keys import CurveKey, KeyRing
+from secrets_backend.timings import KeyTimings
 from trellis import names
 from trellis.health import Health
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import NAMESPACES, SECRETS
 from trellis.kube.transport import HttpRequest
 from trellis.telemetry import Metrics, setup
+
+TIMINGS = KeyTimings(look=600.0, soon=0.2)
 
 
 @pytest.fixture
@@ -28,7 +30,7 @@ def kube() -> FakeKube:
 
 @pytest.fixture
 async def key(kube: FakeKube) -> Key:
-    made = Key(kube, "system", Health("test"), 600.0)
+    made = Key(kube, "system", Health("test"), TIMINGS)
     await made.look()
     return made
 
@@ -41,20 +43,16 @@ def rotated(kube: FakeKube, key: Key) -> KeyRing:
 
 
 async def test_a_key_that_is_replaced_right_after_it_was_read_is_seen_by_who_doubts_it(
-    kube: FakeKube, key: Key, monkeypatch: pytest.MonkeyPatch
+    kube: FakeKube, key: Key
 ) -> None:
     """Another replica gave the new one to a host already, whose first request comes here."""
-    monkeypatch.setattr(keys, "_SOON_SECONDS", 0.2)
     await key.look()
     ring = rotated(kube, key)
     assert await key.doubt()
     assert key.ring == ring
 
 
-async def test_what_nobody_can_open_costs_one_request_for_all_who_doubt_at_once(
-    kube: FakeKube, key: Key, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(keys, "_SOON_SECONDS", 0.2)
+async def test_what_nobody_can_open_costs_one_request_for_all_who_doubt_at_once(kube: FakeKube, key: Key) -> None:
     asked: list[str] = []
 
     def count(request: HttpRequest) -> bool:
@@ -68,7 +66,7 @@ async def test_what_nobody_can_open_costs_one_request_for_all_who_doubt_at_once(
 
 async def test_a_key_that_is_gone_and_may_not_be_created_again_is_noted_until_it_is(kube: FakeKube) -> None:
     health = Health("test")
-    key = Key(kube, "system", health, 600.0)
+    key = Key(kube, "system", health, TIMINGS)
     await key.look()
     ring = key.ring
     kube.remove(SECRETS, names.SECRETS_KEY, "system")
