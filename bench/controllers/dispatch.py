@@ -14,8 +14,9 @@ import time
 import tracemalloc
 from collections.abc import Callable
 
-from controller_host.cached_kind import CachedKind, Held, Timings, project
+from controller_host.cached_kind import CachedKind, Held, project
 from controller_host.keys import ObjectKey
+from controller_host.timings import CacheTimings
 from controller_host.watch_specs import Term, WatchSpec
 from machine import describe
 from trellis.kube.discovery import Discovery
@@ -71,7 +72,7 @@ def one_by_one(wanted: list[WatchSpec], controllers: int) -> float:
 def cached(told: Callable[[str, ObjectKey], None]) -> CachedKind:
     """Return a cache of a kind without a server."""
     kube = FakeKube()
-    return CachedKind(KIND, kube, Discovery(kube), Timings(), told, lambda _: None)
+    return CachedKind(KIND, kube, Discovery(kube), CacheTimings(), told, lambda _: None)
 
 
 def dispatch() -> None:

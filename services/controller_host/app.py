@@ -32,6 +32,7 @@ from controller_host.shared_watches import SharedWatches, Sight
 from controller_host.sources import Sources
 from controller_host.starting import Parts
 from controller_host.sweeping import Living, Sweeping, living_of
+from controller_host.timings import Timings
 from controller_host.turns import Places
 from controller_host.views import ControllerView, view_controller
 from controller_host.web import Web
@@ -57,14 +58,17 @@ TENANTS_CONNECTIONS: Final = 128
 NAMESPACE_CONNECTIONS: Final = 16
 """Of these, for the accounts of one namespace."""
 _ENGINE: Final = "engine"
-_GIVE_BACK_SECONDS: Final = 30.0
-_LOOK_SECONDS: Final = 1.0
-"""Between two looks whether the disk takes nothing."""
 
 _log = get_logger(__name__)
 
 
-def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None) -> LedService:
+def create_app(
+    settings: Settings,
+    *,
+    bus: Bus | None = None,
+    kube: Kube | None = None,
+    timings: Timings = Timings(),  # noqa: B008 - frozen
+) -> LedService:
     """Return the service; it connects when it is run.
 
     Raises:
@@ -78,7 +82,7 @@ def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None 
         telemetry=setup(
             CONTROLLER_HOST, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio
         ),
-        compose=partial(compose, settings),
+        compose=partial(compose, settings, timings=timings),
         namespaces={settings.namespace: {}},
         kube=kube,
         bus=bus,
@@ -98,17 +102,22 @@ def maxima_of(settings: Settings) -> Maxima:
     )
 
 
-def compose(settings: Settings, base: Base) -> Work:
+def compose(
+    settings: Settings,
+    base: Base,
+    *,
+    timings: Timings = Timings(),  # noqa: B008 - frozen
+) -> Work:
     """Join the parts for one term of leadership."""
     kube, telemetry = base.kube, base.telemetry
-    disk = open_disk(settings, telling(base.health))
+    disk = open_disk(settings, telling(base.health), timings)
     tenants = kube.apart(TENANTS_CONNECTIONS, NAMESPACE_CONNECTIONS)
-    parts = Parts(disk.guests, disk.progress, telemetry)
-    discovery, reviews = Discovery(kube), Reviews(kube)
-    sources = Sources(tenants.acting_as, Web(settings.controller_source_networks), settings.controller_modules_dir)
-    calling = Calling(
-        tenants.acting_as, Discovery(tenants), telemetry, reviews.forget, float(settings.controller_log_lines)
-    )
+    parts = Parts(disk.guests, disk.progress, telemetry, Room(timings=timings.disk), timings)
+    discovery, reviews = Discovery(kube), Reviews(kube, timings=timings.reviews)
+    web = Web(settings.controller_source_networks, timings=timings.sources)
+    sources = Sources(tenants.acting_as, web, settings.controller_modules_dir, timings.sources)
+    lines = float(settings.controller_log_lines)
+    calling = Calling(tenants.acting_as, Discovery(tenants), telemetry, reviews.forget, lines, timings.calls)
     informer: Informer[ControllerView] = Informer(
         kube,
         WASM_CONTROLLERS,
@@ -116,21 +125,35 @@ def compose(settings: Settings, base: Base) -> Work:
         lambda change: wake(change.key, anew=True),
         optional=True,
         needed=partial(_needs_controllers, disk),
+        timings=timings.watch,
     )
     watches = SharedWatches(
         Sight(kube, discovery, reviews),
         settings.controller_resources,
         on_change=lambda controller, key: hosting.on_change(controller, key),  # noqa: PLW0108 - of later
         on_state=lambda key: wake(key, anew=False),
+        timings=timings.caches,
     )
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_CONTROLLER_HOST)
-    reporting = Reporting(kube, base.bus, recorder, lambda: hosting.hosted, informer, partial(not_watched, watches))
+    reporting = Reporting(
+        kube,
+        base.bus,
+        recorder,
+        lambda: hosting.hosted,
+        informer,
+        partial(not_watched, watches),
+        timings=timings.reports,
+    )
     hosting = Hosting(
         parts=parts,
         calling=calling,
         preparing=Preparing(tenants.acting_as, sources, disk.guests, disk.progress, disk.compiling),
-        news=News(watches),
-        outcomes=Outcomes(Told(reporting.changed, reporting.faulted, reporting.gone)),
+        news=News(watches, timings.turns),
+        outcomes=Outcomes(
+            Told(reporting.changed, reporting.faulted, reporting.gone),
+            refusals=timings.refusals,
+            timings=timings.turns,
+        ),
         pool=disk.pool,
         residents=Residents(settings.controller_memory_budget),
         views=lambda: informer.objects,
@@ -141,7 +164,7 @@ def compose(settings: Settings, base: Base) -> Work:
     workers = settings.controller_threads + _WAITING
     controllers = KeyedQueue(hosting.run, workers=workers, name="controllers", telemetry=telemetry)
     reports = KeyedQueue(reporting.run, workers=_REPORTERS, name="reports", telemetry=telemetry)
-    refusals = Refusals(reports, noted(base.health))
+    refusals = Refusals(reports, noted(base.health), timings.refusals)
     hosting.wake, reporting.add, reporting.add_after = controllers.add, reports.add, reports.add_after
 
     def wake(key: str, *, anew: bool) -> None:
@@ -173,12 +196,18 @@ def compose(settings: Settings, base: Base) -> Work:
         background=[
             watches.run,
             refusals.run,
-            Gauges(telemetry.metrics, CONTROLLER_HOST, hosting.hosted.values, lambda: parts.room.refuses).run,
-            partial(trying, parts.room, disk.guests.try_disk, hosting.memory.recovered),
+            Gauges(
+                telemetry.metrics,
+                CONTROLLER_HOST,
+                hosting.hosted.values,
+                lambda: parts.room.refuses,
+                fresh=timings.fresh,
+            ).run,
+            partial(trying, parts.room, disk.guests.try_disk, hosting.memory.recovered, timings.disk.look),
             hosting.fetching.run,
             holding(disk, partial(ending, hosting, base.health), sources.close, tenants.close),
-            giving_back,
-            Sweeping(disk.guests, disk.progress, living).run,
+            partial(giving_back, timings.give_back),
+            Sweeping(disk.guests, disk.progress, living, timings.disk).run,
         ],
         closing=[close],
     )
@@ -223,11 +252,11 @@ def holding(
     return hold
 
 
-async def trying(room: Room, write: Callable[[], None], recovered: Callable[[], None]) -> None:
+async def trying(room: Room, write: Callable[[], None], recovered: Callable[[], None], look: float) -> None:
     """Try the disk while it takes nothing, which otherwise nobody may who has nothing to put there."""
     while True:
         refused = room.refuses
-        await asyncio.sleep(max(room.wait(), _LOOK_SECONDS))
+        await asyncio.sleep(max(room.wait(), look))
         if room.refuses:
             refused = True
             try:
@@ -240,10 +269,10 @@ async def trying(room: Room, write: Callable[[], None], recovered: Callable[[], 
             recovered()
 
 
-async def giving_back() -> None:
+async def giving_back(seconds: float) -> None:
     """Give back, now and then, the memory that calls needed."""
     while True:
-        await asyncio.sleep(_GIVE_BACK_SECONDS)
+        await asyncio.sleep(seconds)
         await asyncio.to_thread(heap.give_back)
 
 

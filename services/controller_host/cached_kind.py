@@ -16,6 +16,7 @@ from controller_host.compact import compact
 from controller_host.interests import Interests
 from controller_host.keys import ObjectKey
 from controller_host.label_index import LabelIndex
+from controller_host.timings import CacheTimings
 from controller_host.watch_specs import Refusal, RefusalReason, WatchSpec
 from trellis.kube.backoff import Backoff
 from trellis.kube.client import Kube
@@ -23,24 +24,12 @@ from trellis.kube.discovery import Discovery, UnknownKind
 from trellis.kube.errors import Forbidden, KubeError
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import Manifest, Resource
-from trellis.kube.watch_timings import WatchTimings
 from trellis.telemetry import get_logger
 
 _VERBS: Final = ("list", "watch")
 _NONE: Final[Mapping[str, str]] = {}
 
 _log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Timings:
-    """Seconds. ``linger``: a cache that nobody wants is kept for so long. ``look``: between looks at an informer."""
-
-    linger: float = 60.0
-    look: float = 1.0
-    absent: float = 10.0
-    """Between two looks for a kind that does not exist."""
-    watch: WatchTimings = field(default_factory=WatchTimings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +54,7 @@ class CachedKind:
     type: tuple[str, str]
     kube: Kube
     discovery: Discovery
-    timings: Timings
+    timings: CacheTimings
     changed: Callable[[str, ObjectKey], None]
     stated: Callable[[CachedKind], None]
     interests: Interests = field(default_factory=Interests)

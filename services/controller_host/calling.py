@@ -24,6 +24,7 @@ from controller_host.accounts import Account
 from controller_host.call_fields import CallRefused, failure
 from controller_host.calls import MOST_BYTES, Happening, Verb
 from controller_host.happenings import record
+from controller_host.timings import CallTimings
 from controller_host.turns import Allowance
 from trellis.kube.client import Kube
 from trellis.kube.errors import AnswerTooLarge, Call, Forbidden, KubeError, NotLeading
@@ -33,10 +34,6 @@ from trellis.kube.transport import HttpRequest
 from trellis.telemetry import Telemetry, get_logger
 from trellis.token_bucket import TokenBucket
 
-CALL_SECONDS: Final = 15.0
-"""Of one request, waits that the API server asked for included."""
-CALLS_SECONDS: Final = 120.0
-"""Of all requests in one call of the guest: a guest that waits holds a thread."""
 MOST_REFUSALS: Final = 1000
 """Requests of one call of the guest that reach no server: what it does not pay for with time it pays for with this."""
 KNOWN_SUBRESOURCES: Final = frozenset(
@@ -49,7 +46,6 @@ EVENTS_AT_ONCE: Final = 25.0
 _LINE: Final = 256
 _LONGEST_LINE: Final = 20.0
 """What the longest line there is costs, of ``_LINE`` characters each."""
-_LATE_SECONDS: Final = 1.0
 
 _log = get_logger(__name__)
 
@@ -75,6 +71,7 @@ class Calling:
     forbidden: Callable[[str], None]
     log_lines: float = 100.0
     """That a guest may log in a second; one of many characters counts as several."""
+    timings: CallTimings = field(default_factory=CallTimings)
     stopped: bool = False
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
@@ -114,7 +111,7 @@ class Calling:
             await record(kube, account, asked)
             return b""
         resource = await self.kinds.resource(asked.api_version, asked.kind)
-        return await kube.ask(_call(asked, resource), _request(asked, resource), timeout=CALL_SECONDS)
+        return await kube.ask(_call(asked, resource), _request(asked, resource), timeout=self.timings.request)
 
 
 class Calls:
@@ -126,7 +123,7 @@ class Calls:
         self._bucket = TokenBucket(rate)
         self._events = TokenBucket(EVENTS_PER_SECOND, EVENTS_AT_ONCE)
         self._lines = Allowance(TokenBucket(calling.log_lines, max(calling.log_lines, _LONGEST_LINE)))
-        self._left = CALLS_SECONDS
+        self._left = self._calling.timings.call
         self._refusals = 0
         self._parent: Context | None = None
         self.asked = 0
@@ -136,7 +133,7 @@ class Calls:
 
     def begin(self, parent: Context | None) -> None:
         """Begin a call of the guest, whose requests are part of this trace."""
-        self._left = CALLS_SECONDS
+        self._left = self._calling.timings.call
         self._refusals = 0
         self.refused = False
         self._parent = parent
@@ -194,14 +191,13 @@ class Calls:
         asked = calls.read(request, self._account.manager)
         if isinstance(asked, Happening) and not self._events.take(now):
             raise CallRefused("TooManyCalls", f"more than {EVENTS_PER_SECOND:g} Events a second, and no more at once")
-        body = self._ask(asked, min(CALL_SECONDS, self._left))
+        body = self._ask(asked, min(self._calling.timings.request, self._left))
         return b"{}" if isinstance(asked, Happening) else calls.answer(asked, body)
 
     def _ask(self, asked: Verb | Happening, seconds: float) -> bytes:
         if seconds <= 0:
-            raise CallRefused(
-                "Timeout", f"this call of the controller waited {CALLS_SECONDS:g} s for its requests already"
-            )
+            allowed = self._calling.timings.call
+            raise CallRefused("Timeout", f"this call of the controller waited {allowed:g} s for its requests already")
         if self._calling.stopped:
             raise _stopping()
         work = self._calling.do(self._account, asked, self._parent)
@@ -211,7 +207,7 @@ class Calls:
             work.close()
             raise _stopping() from None
         try:
-            return future.result(seconds + _LATE_SECONDS)
+            return future.result(seconds + self._calling.timings.late)
         except TimeoutError:
             future.cancel()
             raise CallRefused("Timeout", f"no answer within {seconds:.0f} s") from None

@@ -38,7 +38,8 @@ class Damaged(sqlite3.DatabaseError):
 class Database:
     """The file of a directory; ``tables`` makes what it has to have."""
 
-    def __init__(self, directory: Path, tables: str) -> None:
+    def __init__(self, directory: Path, tables: str, busy: float) -> None:
+        self._busy = busy
         self._path = directory / FILE
         self._tables = tables
         self._lock = threading.Lock()
@@ -87,7 +88,7 @@ class Database:
         return self._connect()
 
     def _connect(self) -> sqlite3.Connection:
-        base = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=5.0)
+        base = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=self._busy)
         try:
             self._path.chmod(0o600)
             # One process has the directory. So the log's index is in memory, and no file that a full disk does not

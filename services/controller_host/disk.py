@@ -18,6 +18,7 @@ from controller_host.guests import LocalGuests
 from controller_host.preparing import COMPILING
 from controller_host.progress import Progress
 from controller_host.settings import Settings
+from controller_host.timings import Timings
 from trellis.settings import SettingsError
 
 STACK_BYTES: Final = 4 * 2**20
@@ -61,7 +62,11 @@ def _unusable(settings: Settings, why: str) -> SettingsError:
     return SettingsError(f"TRELLIS_CONTROLLER_DATA_DIR: has {directory}, needs a directory that can be used: {why}")
 
 
-def open_disk(settings: Settings, told: Callable[[str], None]) -> Disk:
+def open_disk(
+    settings: Settings,
+    told: Callable[[str], None],
+    timings: Timings = Timings(),  # noqa: B008 - frozen
+) -> Disk:
     """Open the directory of the data; ``told`` hears whether the engine of guests could be loaded, once it is needed.
 
     Raises:
@@ -69,9 +74,9 @@ def open_disk(settings: Settings, told: Callable[[str], None]) -> Disk:
     """
     directory = settings.controller_data_dir
     try:
-        guests = LocalGuests(directory, compile_bounds(settings), told)
+        guests = LocalGuests(directory, compile_bounds(settings), told, timings)
         try:
-            progress = Progress(directory)
+            progress = Progress(directory, timings.disk)
         except OSError:
             guests.close()
             raise

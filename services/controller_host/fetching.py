@@ -11,16 +11,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
 
 from controller_host.guests import Prepared
 from controller_host.preparing import Preparing
 from controller_host.progress import KnownModule
 from controller_host.views import ControllerView, Wanted
-
-TOLD_SECONDS: Final = 2.0
-"""After which people are told that it is still being fetched."""
-_END_SECONDS: Final = 1.0
 
 Found = tuple[Prepared, KnownModule]
 
@@ -44,10 +39,11 @@ class _Answer:
 
 @dataclass(eq=False)
 class Fetching:
-    """All that is being prepared. ``wake``: gives a controller a turn."""
+    """All that is being prepared. ``wake``: gives a controller a turn; ``end``: seconds for all to end in."""
 
     preparing: Preparing
     wake: Callable[[str], None]
+    end: float
     _answers: dict[str, _Answer] = field(default_factory=dict)
     _closed: bool = False
 
@@ -96,7 +92,7 @@ class Fetching:
             tasks = [answer.task for answer in self._answers.values()]
             self.close()
             if tasks:
-                await asyncio.wait(tasks, timeout=_END_SECONDS)
+                await asyncio.wait(tasks, timeout=self.end)
 
     def _begin(self, key: str, question: Question) -> None:
         work = self.preparing.prepare(question.view, question.wanted, question.user, anew=question.anew)

@@ -16,6 +16,7 @@ from controller_host import loading
 from controller_host.guest.directories import private_directory, write_whole
 from controller_host.guest.limits import CompileBounds, Limits
 from controller_host.guest.snapshots import Identity, Snapshots
+from controller_host.timings import Timings
 
 if TYPE_CHECKING:
     from controller_host.guest.guest import Host
@@ -99,11 +100,13 @@ class LocalGuests:
         directory: Path,
         bounds: CompileBounds = CompileBounds(),  # noqa: B008 - frozen
         told: Callable[[str], None] = lambda _: None,
+        timings: Timings = Timings(),  # noqa: B008 - frozen
     ) -> None:
         self._directory = directory
+        self._young: Final = timings.disk.young
         self._compiled = private_directory(directory / "modules")
         self._snapshots = Snapshots(directory / "snapshots")
-        self._engine = loading.local(self._compiled, bounds, told)
+        self._engine = loading.local(self._compiled, bounds, told, timings.turns.engine)
 
     def require(self) -> None:
         """Load the engine; raises EngineUnavailable."""
@@ -160,7 +163,7 @@ class LocalGuests:
         """Remove compiled modules but those of these digests, and those in use."""
         with self._engine.held() as engine:
             if engine is not None:
-                engine.modules.sweep(keep)
+                engine.modules.sweep(keep, young_seconds=self._young)
                 return
             # Nobody runs or compiles one. What is kept of a former engine goes with the sweep after this one is there.
             kept = set(keep)

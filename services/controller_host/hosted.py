@@ -13,14 +13,12 @@ from controller_host.accounts import Account
 from controller_host.keys import ObjectKey
 from controller_host.lifecycle import Life
 from controller_host.progress import KnownModule
-from controller_host.room import FIRST_SECONDS, MOST_SECONDS
 from controller_host.turns import Agenda, Allowance
 from controller_host.views import ControllerView, Wanted
 from trellis.bus.backoff import Backoff
 from trellis.token_bucket import TokenBucket
 
 NEW: Final = "Pending"
-_DISK: Final = Backoff(first=FIRST_SECONDS, cap=MOST_SECONDS)
 LINES_PER_SECOND: Final = 0.1
 LINES_AT_ONCE: Final = 10.0
 
@@ -90,10 +88,10 @@ class Hosted:
     said: Allowance = field(default_factory=lambda: Allowance(TokenBucket(LINES_PER_SECOND, LINES_AT_ONCE)))
     """Lines of the log about what it failed on."""
 
-    def brought_to_disk(self, now: float, *, taken: bool) -> None:
+    def brought_to_disk(self, now: float, backoff: Backoff, *, taken: bool) -> None:
         """Note whether the disk took it: who is too large for it would else write to the last byte each second."""
         self.not_taken = 0 if taken else self.not_taken + 1
-        self.not_to_disk_before = 0.0 if taken else now + _DISK.bound(self.not_taken)
+        self.not_to_disk_before = 0.0 if taken else now + backoff.bound(self.not_taken)
 
     def untold(self, now: float, seconds: float) -> float | None:
         """Return when people are to be told that its module is being fetched, so long after that began; None: now."""

@@ -19,7 +19,7 @@ from typing import Final
 
 from controller_host.accounts import account_of
 from controller_host.calling import Calling, Calls
-from controller_host.fetching import TOLD_SECONDS, Fetching, Question
+from controller_host.fetching import Fetching, Question
 from controller_host.hosted import Hosted, Trouble
 from controller_host.keys import ObjectKey
 from controller_host.lifecycle import Life
@@ -64,7 +64,7 @@ class Hosting:
 
     def __post_init__(self) -> None:
         wake: Callable[[str], None] = lambda key: self.wake(key)  # noqa: E731, PLW0108 - of later
-        self.fetching = Fetching(self.preparing, wake)
+        self.fetching = Fetching(self.preparing, wake, self.parts.timings.sources.end)
         self.memory = Memory(self.hosted, self.residents, self.parts.room, self.outcomes, self.pool, wake)
 
     def on_change(self, controller: str, key: ObjectKey) -> None:
@@ -113,7 +113,7 @@ class Hosting:
             if not self.closing:
                 self.memory.count(one)
                 # What is fetched in a moment costs no write of its own.
-                if one.fetching is None or one.untold(time.monotonic(), TOLD_SECONDS) is None:
+                if one.fetching is None or self._untold(one, time.monotonic()) is None:
                     self.outcomes.told.changed(one)
 
     async def close(self, seconds: float) -> None:
@@ -122,7 +122,7 @@ class Hosting:
         self.closing = self.outcomes.closing = True
         self.fetching.close()
         while any(one.busy for one in self.hosted.values()) and time.monotonic() < until - seconds / 2:  # noqa: ASYNC110 - of many
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(self.parts.timings.turns.poll)
         self.calling.stop()
         for one in self.hosted.values():
             one.life.interrupt()
@@ -142,6 +142,10 @@ class Hosting:
         self.calling.stop()
         for one in self.hosted.values():
             one.life.interrupt()
+
+    def _untold(self, one: Hosted, now: float) -> float | None:
+        """Return when people are to be told that its module is still being fetched; None: now."""
+        return one.untold(now, self.parts.timings.turns.fetching)
 
     def _wake_all(self, keys: Iterable[str]) -> None:
         for key in keys:
@@ -177,7 +181,7 @@ class Hosting:
             return self.outcomes.wait(one)
         try:
             if not await self._prepare(one, now):
-                return one.untold(now, TOLD_SECONDS)
+                return self._untold(one, now)
             return await self._serve(one)
         except NotAccepted as refused:
             one.refused = Trouble(refused.reason, refused.message)

@@ -36,9 +36,6 @@ from trellis.telemetry import current_trace, get_logger
 if TYPE_CHECKING:
     from controller_host.guest.instance import Instance
 
-SLICE_SECONDS: Final = 0.05
-"""A controller that has called for so long lets others have the thread."""
-
 _log = get_logger(__name__)
 
 
@@ -133,7 +130,7 @@ class Life:
 
     def _serve(self, deliveries: Sequence[Delivery]) -> Served:
         served = Served()
-        until = time.monotonic() + SLICE_SECONDS
+        until = time.monotonic() + self._parts.timings.turns.slice
         if not deliveries:
             self._started(served)
         deliveries = self._kept.meet(served, deliveries)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from controller_host.guest.limits import CompileBounds
 from controller_host.guest.refusals import printable
+from controller_host.timings import TurnTimings
 from trellis.telemetry import get_logger
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 ENGINE_UNAVAILABLE: Final = "EngineUnavailable"
 """Reason: no guest can be run, whatever it is."""
-AGAIN_SECONDS: Final = 30.0
-"""After a failure; each try reads megabytes, and a thousand controllers may ask."""
 _LONGEST: Final = 400
 
 _log = get_logger(__name__)
@@ -37,14 +36,20 @@ class EngineUnavailable(Exception):  # noqa: N818 - says what is the matter
 
 
 class Loading:
-    """Loads by ``load`` when somebody asks. ``told``, in that thread: "" when it is loaded, else why it is not."""
+    """Loads by ``load`` when somebody asks. ``told``, in that thread: "" when it is loaded, else why it is not.
+
+    After a failure it is tried again after ``again`` seconds.
+    """
 
     def __init__(
         self,
         load: Callable[[], Runtime],
         told: Callable[[str], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        again: float = TurnTimings().engine,
     ) -> None:
+        self._again: Final = again
         self._load: Final = load
         self._told: Final = told
         self._clock: Final = clock
@@ -97,14 +102,16 @@ class Loading:
 
     def _failed(self, error: Exception) -> None:
         self._why = printable(f"the engine of controllers cannot be loaded: {type(error).__name__}: {error}", _LONGEST)
-        self._again_at = self._clock() + AGAIN_SECONDS
+        self._again_at = self._clock() + self._again
         _log.error("no controller can be run", error=self._why)
         self._told(self._why)
 
 
-def local(directory: Path, bounds: CompileBounds, told: Callable[[str], None]) -> Loading:
+def local(
+    directory: Path, bounds: CompileBounds, told: Callable[[str], None], again: float = TurnTimings().engine
+) -> Loading:
     """Return what loads the engine of this process; its compiled modules are in ``directory``."""
-    return Loading(partial(_runtime, directory, bounds), told)
+    return Loading(partial(_runtime, directory, bounds), told, again=again)
 
 
 def _runtime(directory: Path, bounds: CompileBounds) -> Runtime:

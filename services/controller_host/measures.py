@@ -12,22 +12,29 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final
 
 from controller_host.hosted import Hosted
 from controller_host.reporting import state_of
 from trellis.crds.wasm_controllers import ControllerState
 from trellis.telemetry.metrics import Metrics
 
-_FRESH_SECONDS: Final = 0.5
-
 
 class Gauges:
-    """Reads of all controllers; ``hosted`` returns them, ``refuses`` says whether the disk takes nothing."""
+    """Reads of all controllers; ``hosted`` returns them, ``refuses`` says whether the disk takes nothing.
+
+    A look at them counts for ``fresh`` seconds.
+    """
 
     def __init__(
-        self, metrics: Metrics, service: str, hosted: Callable[[], Iterable[Hosted]], refuses: Callable[[], bool]
+        self,
+        metrics: Metrics,
+        service: str,
+        hosted: Callable[[], Iterable[Hosted]],
+        refuses: Callable[[], bool],
+        *,
+        fresh: float,
     ) -> None:
+        self._fresh = fresh
         self._metrics = metrics
         self._service = service
         self._hosted = hosted
@@ -75,7 +82,7 @@ class Gauges:
     def _look(self) -> None:
         """Look at all controllers, once for the gauges of one scrape."""
         now = time.monotonic()
-        if now - self._at < _FRESH_SECONDS:
+        if now - self._at < self._fresh:
             return
         self._at = now
         self._states, self._bytes, self._pending, oldest = Counter(), 0, 0, now

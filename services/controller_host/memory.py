@@ -45,7 +45,7 @@ class Memory:
         if self.room.wait() or time.monotonic() < one.not_to_disk_before:
             return
         if one.life.instance is not None:
-            one.brought_to_disk(time.monotonic(), taken=await self.in_pool(one.life.suspend))
+            one.brought_to_disk(time.monotonic(), self.room.backoff, taken=await self.in_pool(one.life.suspend))
         elif one.life.marks.owed:
             await self.in_pool(one.life.settle)
 

@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from controller_host.deliveries import Delivery
 from controller_host.hosted import Hosted
 from controller_host.keys import ObjectKey, key_text, parse_key
 from controller_host.progress import Mark
+from controller_host.timings import TurnTimings
 from controller_host.turns import Turn
 from trellis.crds.wasm_controllers import Watch
 
 MOST_TURNS: Final = 16
 """Keys that a controller is called for before others have the thread."""
-UNKNOWN_SECONDS: Final = 1.0
-"""After which is asked again where nobody knows yet whether objects may be told."""
-DENIED_SECONDS: Final = 60.0
-"""After which is asked again where they may not: as long as a review counts."""
 
 
 class Watches(Protocol):
@@ -66,6 +63,7 @@ class News:
     """What is news to whom."""
 
     watches: Watches
+    timings: TurnTimings = field(default_factory=TurnTimings)
 
     def is_news(self, one: Hosted, key: ObjectKey) -> bool:
         """Return whether an object is another than the guest has seen, or is not there any more."""
@@ -132,7 +130,7 @@ class News:
             if not allowed:
                 # So it is for all of them. Whatever wakes the controller before has it asked again.
                 one.agenda.put_back(turns[at:])
-                one.held_until = now + (UNKNOWN_SECONDS if allowed is None else DENIED_SECONDS)
+                one.held_until = now + (self.timings.unknown if allowed is None else self.timings.denied)
                 break
             one.bucket.take(now)
             found.append(self._delivery(one, turn))

@@ -19,14 +19,13 @@ from controller_host.hosted import Fault, Hosted, Trouble
 from controller_host.keys import ObjectKey, key_text
 from controller_host.loading import ENGINE_UNAVAILABLE, EngineUnavailable
 from controller_host.room import DISK_FULL, Room
+from controller_host.timings import TurnTimings
 from controller_host.turns import Turn
 from trellis.bus.backoff import Backoff
 from trellis.kube.refusals import RefusalTimings
 from trellis.telemetry import get_logger
 
 INIT_FAILED: Final = "InitFailed"
-UNWRITTEN_SECONDS: Final = 5.0
-"""After which a key is tried again that the disk did not take note of."""
 RECONCILE_FAILED: Final = "ReconcileFailed"
 
 _log = get_logger(__name__)
@@ -56,6 +55,7 @@ class Outcomes:
     told: Told
     backoff: Backoff = field(default_factory=Backoff)
     refusals: RefusalTimings = field(default_factory=RefusalTimings)
+    timings: TurnTimings = field(default_factory=TurnTimings)
     closing: bool = False
 
     def take(self, one: Hosted, served: Served) -> None:
@@ -73,7 +73,7 @@ class Outcomes:
             _fits(one, served.abi)
         one.agenda.put_back(served.rest)
         for turn in served.later:
-            one.agenda.postpone(turn.key, now, UNWRITTEN_SECONDS)
+            one.agenda.postpone(turn.key, now, self.timings.unwritten)
         if served.cold or served.fault is not None:
             one.listed = False
         if served.missing is not None:

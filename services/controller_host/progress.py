@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from controller_host.database import Damaged, Database, NotWritten
+from controller_host.timings import DiskTimings
 from trellis.telemetry import get_logger
 
 __all__ = ["NEVER", "Damaged", "KnownModule", "Mark", "NotWritten", "Past", "Progress", "Saved"]
@@ -90,8 +91,8 @@ class Progress(Database):
     token tells that, as the snapshot beside it may be a newer one, or an older.
     """
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory, _TABLES)
+    def __init__(self, directory: Path, timings: DiskTimings = DiskTimings()) -> None:  # noqa: B008 - frozen
+        super().__init__(directory, _TABLES, timings.busy)
 
     def recall(self, uid: str) -> Past | None:
         """Return what is known of a controller, None if nothing is."""

@@ -8,6 +8,7 @@ its kind since the last one.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -20,6 +21,7 @@ from opentelemetry.trace import Span
 
 from controller_host.hosted import Hosted, Trouble
 from controller_host.status import Before, Seen, Status, before_of, is_urgent, patch_of, status_of
+from controller_host.timings import ReportTimings
 from controller_host.turns import Line
 from controller_host.views import ControllerView
 from trellis import names
@@ -35,7 +37,6 @@ from trellis.kube.resources import WASM_CONTROLLERS
 from trellis.telemetry import TraceContext, linked
 from trellis.token_bucket import TokenBucket
 
-FIGURES_SECONDS: Final = 60.0
 FIGURES_PER_SECOND: Final = 20.0
 """Writes of figures alone."""
 CONDITIONS_PER_SECOND: Final = 100.0
@@ -44,14 +45,8 @@ CHANGES_AT_ONCE: Final = 10.0
 """Writes of what people wait for about one controller and one generation of its spec."""
 CHANGES_PER_SECOND: Final = 1 / 60
 """After these."""
-FACTS_SECONDS: Final = 600.0
-"""Between two facts of a kind about a controller that is woken and suspended."""
 FACTS_PER_SECOND: Final = 1.0
-"""Of these, about all controllers together: what is not said then is counted into a later one."""
-TRAPS_SECONDS: Final = 60.0
-"""Between two facts about the faults of a controller."""
-_BUS_RETRY_SECONDS: Final = 5.0
-_AGAIN_SECONDS: Final = 0.5
+"""Facts that controllers were woken and suspended; what is not published then is counted into a later one."""
 _LONGEST: Final = 1024
 
 
@@ -68,7 +63,7 @@ class _Told:
     suspends: int = 0
     traps: int = 0
     facts_at: float = 0.0
-    traps_at: float = field(default=-TRAPS_SECONDS)
+    traps_at: float = field(default=-math.inf)
     fault: tuple[str, str] = ("", "")
     turns: dict[bool, float] = field(default_factory=dict)
     """When its turn to be written is, as an urgent change and as figures: all that wait would else ask all the time."""
@@ -104,6 +99,7 @@ class Reporting:
     figures: Line = field(default_factory=lambda: Line(FIGURES_PER_SECOND))
     conditions: Line = field(default_factory=lambda: Line(CONDITIONS_PER_SECOND))
     facts: TokenBucket = field(default_factory=lambda: TokenBucket(FACTS_PER_SECOND))
+    timings: ReportTimings = field(default_factory=ReportTimings)
     _told: dict[str, _Told] = field(default_factory=dict)
 
     def changed(self, one: Hosted) -> None:
@@ -113,7 +109,7 @@ class Reporting:
             self.add(one.key)
         elif not told.due:
             told.due = True
-            self.add_after(one.key, max(0.0, told.at + FIGURES_SECONDS - time.monotonic()))
+            self.add_after(one.key, max(0.0, told.at + self.timings.figures - time.monotonic()))
 
     def faulted(self, one: Hosted) -> None:
         """Take word of a fault: an Event is recorded at the first of its kind."""
@@ -149,7 +145,7 @@ class Reporting:
         if not patch:
             return None
         urgent = is_urgent(patch)
-        if not urgent and (left := told.at + FIGURES_SECONDS - now) > 0 and told.at:
+        if not urgent and (left := told.at + self.timings.figures - now) > 0 and told.at:
             return left
         if urgent and (left := told.settle(status, now)) > 0:
             return left
@@ -172,7 +168,7 @@ class Reporting:
         except NotFound:
             return None
         except Conflict:
-            return _AGAIN_SECONDS
+            return self.timings.conflict
         told.status, told.at = written.get("status") or {}, now
         if urgent:
             told.changes.take(now)
@@ -198,12 +194,12 @@ class Reporting:
         now, figures = time.monotonic(), one.life.figures
         try:
             traps = figures.traps - told.traps
-            if traps > 0 and now - told.traps_at >= TRAPS_SECONDS and one.fault is not None:
+            if traps > 0 and now - told.traps_at >= self.timings.traps and one.fault is not None:
                 fault = {"reason": one.fault.kind, "message": one.fault.message[:_LONGEST]}
                 await self._publish(one, ControllerTrapped, figures.traps, {"count": traps, **fault})
                 told.traps, told.traps_at = figures.traps, now
             wakes, suspends = figures.wakes - told.wakes, figures.suspends - told.suspends
-            is_due = now - told.facts_at >= FACTS_SECONDS or not told.facts_at
+            is_due = now - told.facts_at >= self.timings.facts or not told.facts_at
             if is_due and (wakes > 0 or suspends > 0) and self.facts.take(now):
                 told.facts_at = now
                 if wakes > 0:
@@ -214,8 +210,8 @@ class Reporting:
                     await self._publish(one, ControllerSuspended, figures.suspends, {"count": suspends, **size})
                     told.suspends = figures.suspends
         except BusUnavailable:
-            return _BUS_RETRY_SECONDS
-        return TRAPS_SECONDS if figures.traps > told.traps else None
+            return self.timings.bus_retry
+        return self.timings.traps if figures.traps > told.traps else None
 
     async def _publish(self, one: Hosted, model: type[ControllerFact], number: int, fields: dict[str, object]) -> None:
         fact = model.model_validate(

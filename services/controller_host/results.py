@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import orjson
 
-LONGEST_WAIT_SECONDS: Final = 30 * 86400.0
-"""What a guest asks to wait is cut to."""
+WAIT_MAX: Final = 30 * 86400.0
+"""Seconds that what a guest asks to wait is cut to."""
 _LONGEST_ERROR: Final = 1024
 
 
@@ -66,7 +66,7 @@ def read_result(answer: bytes, requeue_ms: int | None = None) -> Result:
         waits.append(float(asked))
     if requeue_ms is not None:
         waits.append(max(0, requeue_ms) / 1000)
-    return Result(again=min(*waits, LONGEST_WAIT_SECONDS) if waits else None)
+    return Result(again=min(*waits, WAIT_MAX) if waits else None)
 
 
 def _words(found: object) -> str:

@@ -1,9 +1,9 @@
 """Whether an account may see what is about to be delivered: SubjectAccessReviews, asked when there is need, and kept.
 
 In: a user, a resource and a namespace. Out: yes, no, or None for "nobody knows yet". Called by ``shared_watches``,
-before each delivery. Invariants: an answer is believed for ``KEEP_SECONDS`` and no longer; an API server that does not
-answer has refused nothing; all who ask the same at once share one question; of those that are asked at a time no
-namespace has more than its share, however much its accounts watch or are refused; what is kept is bounded.
+before each delivery. Invariants: an answer is believed for ``ReviewTimings.keep`` and no longer; an API server that
+does not answer has refused nothing; all who ask the same at once share one question; of those that are asked at a time
+no namespace has more than its share, however much its accounts watch or are refused; what is kept is bounded.
 Source: authorization.k8s.io/v1. A review knows of an account what it is told: its groups have to be said.
 """
 
@@ -19,6 +19,7 @@ from typing import Final
 
 import orjson
 
+from controller_host.timings import ReviewTimings
 from trellis.kube.backoff import Backoff
 from trellis.kube.client import Kube
 from trellis.kube.errors import Call, KubeError
@@ -27,16 +28,12 @@ from trellis.kube.transport import HttpRequest
 from trellis.shares import Shares
 from trellis.telemetry import get_logger
 
-KEEP_SECONDS: Final = 60.0
 MOST_USERS: Final = 20_000
 MOST_PLACES: Final = 4_096
 """Answers kept of one user: each is of a resource in a namespace. One controller may watch 1,024 of them."""
-LEAST_SECONDS: Final = 1.0
-"""Between two times that all answers about a user are forgotten: a guest may be refused something with each call."""
 _AT_ONCE: Final = 16
 _EACH: Final = 4
 """Of these, about the accounts of one namespace."""
-_ASK_SECONDS: Final = 5.0
 _VERBS: Final = ("list", "watch")
 _ACCOUNT: Final = "system:serviceaccount:"
 _PATH: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -61,12 +58,19 @@ class _Answers:
 class Reviews:
     """Answers of the API server, by user."""
 
-    def __init__(self, kube: Kube, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        *,
+        timings: ReviewTimings = ReviewTimings(),  # noqa: B008 - frozen
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._timings: Final = timings
         self._kube = kube
         self._clock = clock
         self._users: OrderedDict[str, _Answers] = OrderedDict()
         self._at_once = Shares(_AT_ONCE, _EACH)
-        self._backoff = Backoff(first=0.5, most=10.0)
+        self._backoff = Backoff(first=timings.retry_first, most=timings.retry_most)
         self._not_before = 0.0
         self.failing = ""
         """Why the API server cannot be asked now; "" if it can."""
@@ -78,7 +82,7 @@ class Reviews:
         """
         place = (resource, namespace)
         found = self._found(user, place)
-        if found is not None and self._clock() - found[1] < KEEP_SECONDS:
+        if found is not None and self._clock() - found[1] < self._timings.keep:
             return found[0]
         answers = self._answers(user)
         task = answers.asking.get(place)
@@ -102,7 +106,7 @@ class Reviews:
         """
         if (answers := self._users.get(user)) is None:
             return
-        answers.until = answers.forgot_at + LEAST_SECONDS
+        answers.until = answers.forgot_at + self._timings.forget
         self._expire(user, answers)
 
     def _found(self, user: str, place: _Place) -> tuple[bool, float] | None:
@@ -161,7 +165,7 @@ class Reviews:
         resource, namespace = place
         call = Call("CREATE", "SubjectAccessReview", "subjectaccessreviews", namespace)
         body = orjson.dumps(make_review(user, resource, namespace, verb))
-        answer = await self._kube.ask(call, HttpRequest("POST", _PATH, body=body), timeout=_ASK_SECONDS)
+        answer = await self._kube.ask(call, HttpRequest("POST", _PATH, body=body), timeout=self._timings.ask)
         status = orjson.loads(answer).get("status") or {}
         return bool(status.get("allowed")) and not status.get("denied")
 

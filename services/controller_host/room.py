@@ -15,24 +15,31 @@ from typing import Final
 
 from controller_host.guest.snapshots import SnapshotFailed
 from controller_host.progress import NotWritten
+from controller_host.timings import DiskTimings
+from trellis.bus.backoff import Backoff
 from trellis.telemetry import get_logger
 
 DISK_FULL: Final = "DiskFull"
 DISK_FAILED: Final = "DiskFailed"
 """Reasons: it has no room; it takes nothing although it may have."""
-FIRST_SECONDS: Final = 1.0
-MOST_SECONDS: Final = 30.0
-"""Between two tries; doubled each time that it refuses again."""
-_LEAST_SECONDS: Final = 0.1
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 _log = get_logger(__name__)
 
 
 class Room:
-    """What is known of the disk. ``reason`` is "" while it takes what is written, ``why`` its words else."""
+    """What is known of the disk. ``reason`` is "" while it takes what is written, ``why`` its words else.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    ``backoff``: by which a guest waits that it does not take, and perhaps takes others.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        timings: DiskTimings = DiskTimings(),  # noqa: B008 - frozen
+    ) -> None:
+        self._timings: Final = timings
+        self.backoff: Final = Backoff(first=timings.first, cap=timings.most)
         self._clock = clock
         self._lock = threading.Lock()
         self._again_at = 0.0
@@ -51,7 +58,7 @@ class Room:
 
     def again(self, not_before: float = 0.0) -> float:
         """Return the seconds until somebody who could not be put to disk is to try again, who waits for himself too."""
-        return max(self.wait(), not_before - self._clock(), _LEAST_SECONDS)
+        return max(self.wait(), not_before - self._clock(), self._timings.least)
 
     def refused(self, error: SnapshotFailed | NotWritten | OSError) -> None:
         """Take word that something could not be written."""
@@ -59,7 +66,7 @@ class Room:
         with self._lock:
             now = self._clock()
             if now >= self._again_at:  # of many that fail together the first counts
-                self._wait = min(MOST_SECONDS, 2 * self._wait) if self._wait else FIRST_SECONDS
+                self._wait = min(self._timings.most, 2 * self._wait) if self._wait else self._timings.first
                 self._again_at = now + self._wait
             begins, self.reason, self.why = not self.reason, reason, str(error)
         if begins:

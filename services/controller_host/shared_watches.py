@@ -15,9 +15,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from controller_host.cached_kind import CachedKind, Timings
+from controller_host.cached_kind import CachedKind
 from controller_host.keys import ObjectKey
 from controller_host.reviews import Reviews
+from controller_host.timings import CacheTimings
 from controller_host.watch_specs import Refusal, RefusalReason, WatchSpec, specs_of
 from trellis.crds.wasm_controllers import Watch
 from trellis.kube.client import Kube
@@ -51,7 +52,7 @@ class SharedWatches:
         *,
         on_change: Callable[[str, ObjectKey], None],
         on_state: Callable[[str], None] = lambda _: None,
-        timings: Timings = Timings(),  # noqa: B008 - frozen
+        timings: CacheTimings = CacheTimings(),  # noqa: B008 - frozen
     ) -> None:
         self._sight = sight
         self._granted = frozenset(granted)

@@ -26,6 +26,7 @@ from controller_host.references import credentials_for, parse_reference
 from controller_host.registry import Registry
 from controller_host.rights import acting_words
 from controller_host.source_errors import SourceError, SourceReason
+from controller_host.timings import SourceTimings
 from controller_host.transfers import Transfer, Transfers
 from controller_host.web import Web
 from trellis.crds.wasm_controllers import ConfigMapModule, Module, OciModule
@@ -38,8 +39,6 @@ _OBJECTS: Final = (16, 4)
 """ConfigMaps that are read at a time, each of 1 MiB at most, and of those for one namespace."""
 _FILES: Final = (2, 1)
 """Files that are read at a time, each of 64 MiB at most, and of those for one namespace."""
-_FILE_SECONDS: Final = 60.0
-"""For a file: a volume that hangs is no reason to wait for ever."""
 VOLUMES: Final = "volumes"
 """Directory of volumes below that of modules, as ``<namespace>/<claim>``; no ``path`` may lead there."""
 _DOCKER_CONFIG: Final = ".dockerconfigjson"
@@ -57,11 +56,18 @@ class Asked:
 class Sources:
     """Fetches modules. ``directory``: where ``path`` and ``pvc`` are below; None: there are none."""
 
-    def __init__(self, acting_as: Callable[[str], Kube], web: Web, directory: Path | None) -> None:
+    def __init__(
+        self,
+        acting_as: Callable[[str], Kube],
+        web: Web,
+        directory: Path | None,
+        timings: SourceTimings = SourceTimings(),  # noqa: B008 - frozen
+    ) -> None:
+        self._timings: Final = timings
         self._acting_as = acting_as
         self._web = web
         self._directory = directory
-        self._transfers = Transfers(web)
+        self._transfers = Transfers(web, timings)
         self._objects = Shares(*_OBJECTS)
         self._files = Shares(*_FILES)
         self._threads = ThreadPoolExecutor(_FILES[0], thread_name_prefix="volume")
@@ -144,12 +150,12 @@ class Sources:
             message = "this platform has no directory of modules (TRELLIS_CONTROLLER_MODULES_DIR): use another source"
             raise SourceError(SourceReason.NOT_ALLOWED, message)
         what = f"volume {below.removeprefix(f'{VOLUMES}/')}" if below else "directory of modules"
-        loop = asyncio.get_running_loop()
+        loop, seconds = asyncio.get_running_loop(), self._timings.file
         try:
-            async with asyncio.timeout(_FILE_SECONDS):
+            async with asyncio.timeout(seconds):
                 return await loop.run_in_executor(self._threads, _read, self._directory / below, path, what)
         except TimeoutError:
-            message = f"cannot read the module {path}: the {what} does not answer within {_FILE_SECONDS:g} s"
+            message = f"cannot read the module {path}: the {what} does not answer within {seconds:g} s"
             raise SourceError(SourceReason.UNAVAILABLE, message) from None
 
     async def _object(self, resource: Resource, namespace: str, name: str, user: str) -> Manifest:

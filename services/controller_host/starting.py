@@ -26,6 +26,7 @@ from controller_host.guests import Guests, Owner, Prepared
 from controller_host.progress import Past, Progress, Saved
 from controller_host.results import migrate_request, read_result
 from controller_host.room import Room
+from controller_host.timings import Timings
 from trellis.telemetry import Telemetry, get_logger
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Parts:
     progress: Progress
     telemetry: Telemetry
     room: Room = field(default_factory=Room)
+    timings: Timings = field(default_factory=Timings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,9 @@ from typing import Final, Protocol
 
 from controller_host.hosted import Hosted
 from controller_host.progress import NotWritten, Progress
+from controller_host.timings import DiskTimings
 from controller_host.views import Wanted
 from trellis.telemetry import get_logger
-
-SWEEP_SECONDS: Final = 60.0
 
 _log = get_logger(__name__)
 
@@ -60,7 +59,14 @@ def living_of(uids: Collection[str], hosted: Collection[Hosted]) -> Living | Non
 class Sweeping:
     """``living`` returns who lives, and is called in the event loop."""
 
-    def __init__(self, stored: Stored, progress: Progress, living: Callable[[], Living | None]) -> None:
+    def __init__(
+        self,
+        stored: Stored,
+        progress: Progress,
+        living: Callable[[], Living | None],
+        timings: DiskTimings = DiskTimings(),  # noqa: B008 - frozen
+    ) -> None:
+        self._timings: Final = timings
         self._stored = stored
         self._progress = progress
         self._living = living
@@ -69,7 +75,7 @@ class Sweeping:
     async def run(self) -> None:
         """Sweep until cancelled."""
         while True:
-            await asyncio.sleep(SWEEP_SECONDS)
+            await asyncio.sleep(self._timings.sweep)
             try:
                 await self.sweep()
             except (NotWritten, OSError, sqlite3.Error) as error:

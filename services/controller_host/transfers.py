@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
 from controller_host.source_errors import MOST_BYTES, SourceError, SourceReason
+from controller_host.timings import SourceTimings
 from controller_host.web import Answer, Web
 from trellis.shares import Shares
 
@@ -25,17 +26,15 @@ LARGE_BYTES: Final = 2**20
 """What a fetch may have in memory before it needs to be one of the large ones."""
 LARGE_AT_ONCE: Final = 2
 """Each may have 64 MiB, and an image twice that besides; of one namespace there is one at a time."""
-PATIENCE_SECONDS: Final = 20.0
-"""Which any fetch has, and a second more for each ``LEAST_SPEED`` bytes that it has got."""
 LEAST_SPEED: Final = 64 * 2**10
-MOST_SECONDS: Final = 120.0
-"""Which no fetch has more than; waiting for memory apart."""
+"""Bytes for each of which a fetch has a second more than ``SourceTimings.patience``."""
 
 
 class Transfers:
     """All fetches over the network of this host."""
 
-    def __init__(self, web: Web) -> None:
+    def __init__(self, web: Web, timings: SourceTimings) -> None:
+        self._timings: Final = timings
         self._web = web
         self._at_once = Shares(AT_ONCE, EACH)
         self._large = Shares(LARGE_AT_ONCE, 1)
@@ -45,13 +44,14 @@ class Transfers:
         """Have a fetch under way while the block runs; waits until the namespace may have one (more)."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._at_once.hold(namespace))
-            yield Transfer(self._web, self._large, namespace, stack)
+            yield Transfer(self._web, self._large, namespace, stack, self._timings)
 
 
 class Transfer:
     """The requests of one fetch. What it takes of memory it has until its block ends."""
 
-    def __init__(self, web: Web, large: Shares, namespace: str, stack: AsyncExitStack) -> None:
+    def __init__(self, web: Web, large: Shares, namespace: str, stack: AsyncExitStack, timings: SourceTimings) -> None:
+        self._timings: Final = timings
         self._web = web
         self._large = large
         self._namespace = namespace
@@ -73,9 +73,10 @@ class Transfer:
             async with asyncio.timeout_at(self._deadline()) as self._timeout:
                 yield
         except TimeoutError:
+            patience, most = self._timings.patience, self._timings.most
             message = (
                 f"cannot fetch {what}: no answer in time, or too slow: it came to {self._bytes} bytes, and a fetch has "
-                f"{PATIENCE_SECONDS:g} s, one more for each {LEAST_SPEED >> 10} KiB, {MOST_SECONDS:g} at most"
+                f"{patience:g} s, one more for each {LEAST_SPEED >> 10} KiB, {most:g} at most"
             )
             raise SourceError(SourceReason.UNAVAILABLE, message) from None
 
@@ -104,4 +105,4 @@ class Transfer:
         self._timeout.reschedule(self._deadline())
 
     def _deadline(self) -> float:
-        return self._began + min(PATIENCE_SECONDS + self._bytes / LEAST_SPEED, MOST_SECONDS)
+        return self._began + min(self._timings.patience + self._bytes / LEAST_SPEED, self._timings.most)

@@ -23,13 +23,15 @@ from trellis.durations import parse_seconds
 T = TypeVar("T")
 
 MEMORY_BYTES: Final = 64 * 2**20
-CPU_SECONDS: Final = 1.0
-WALL_SECONDS: Final = 30.0
+CPU_DEFAULT: Final = 1.0
+WALL_DEFAULT: Final = 30.0
+"""Seconds of one call."""
 CALLS_PER_SECOND: Final = 50
 HOST_CALLS_PER_SECOND: Final = 100
 INVALID_SPEC: Final = "InvalidSpec"
 """Reason where a spec cannot be read."""
-SUSPEND_AFTER_SECONDS: Final = 30.0
+SUSPEND_AFTER_DEFAULT: Final = 30.0
+"""Seconds."""
 _UNREADABLE: Final = b'{"nested":"too deep"}'
 """In place of a spec that cannot be kept: a WasmController has no such field."""
 _NESTED: Final = "spec.config: is nested too deep, at most 200 levels can be read: make it flatter"
@@ -68,8 +70,8 @@ class Bounds:
     """What a controller may use: bytes, seconds of a call, calls and requests a second (0: no limit)."""
 
     memory_bytes: int = MEMORY_BYTES
-    cpu_seconds: float = CPU_SECONDS
-    wall_seconds: float = WALL_SECONDS
+    cpu_seconds: float = CPU_DEFAULT
+    wall_seconds: float = WALL_DEFAULT
     calls_per_second: float = CALLS_PER_SECOND
     host_calls_per_second: float = HOST_CALLS_PER_SECOND
 
@@ -142,7 +144,7 @@ def read_spec(view: ControllerView) -> Wanted:
     idle = spec.idle
     pinned = idle is not None and idle.policy is IdlePolicy.PINNED
     said = None if idle is None else idle.suspend_after
-    after = _read("idle.suspendAfter", parse_seconds, said, SUSPEND_AFTER_SECONDS)
+    after = _read("idle.suspendAfter", parse_seconds, said, SUSPEND_AFTER_DEFAULT)
     return Wanted(
         module=spec.module,
         account=spec.service_account_name,
@@ -184,8 +186,8 @@ def _bounds(spec: WasmControllerSpec) -> Bounds:
         return Bounds()
     return Bounds(
         memory_bytes=_read("limits.memory", parse_bytes, limits.memory, MEMORY_BYTES),
-        cpu_seconds=_read("limits.cpuPerCall", parse_seconds, limits.cpu_per_call, CPU_SECONDS),
-        wall_seconds=_read("limits.timePerCall", parse_seconds, limits.time_per_call, WALL_SECONDS),
+        cpu_seconds=_read("limits.cpuPerCall", parse_seconds, limits.cpu_per_call, CPU_DEFAULT),
+        wall_seconds=_read("limits.timePerCall", parse_seconds, limits.time_per_call, WALL_DEFAULT),
         calls_per_second=limits.calls_per_second or CALLS_PER_SECOND,
         host_calls_per_second=limits.host_calls_per_second or HOST_CALLS_PER_SECOND,
     )

@@ -23,10 +23,10 @@ from yarl import URL
 
 from controller_host.addresses import Network, forbidden, is_address
 from controller_host.source_errors import MOST_BYTES, SourceError, SourceReason, too_large
+from controller_host.timings import SourceTimings
 from trellis.telemetry.metrics import trellis_version
 
 _REDIRECTS: Final = 5
-_SECONDS: Final = aiohttp.ClientTimeout(total=None, sock_connect=10.0)
 _ABORTED: Final = sys.version_info < (3, 12, 7) or (3, 13, 0) <= sys.version_info < (3, 13, 1)
 """These leave a connection open for half a minute whose server does not end TLS in its turn (CPython 118950)."""
 _RESOLVING: Final = 32
@@ -100,7 +100,13 @@ def _addresses(host: str, port: int, family: socket.AddressFamily) -> list[Resol
 class Web:
     """A client. ``allowed``: networks that are reached besides the internet; ``tls``: whom it trusts."""
 
-    def __init__(self, allowed: Sequence[Network] = (), tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        allowed: Sequence[Network] = (),
+        tls: ssl.SSLContext | None = None,
+        timings: SourceTimings = SourceTimings(),  # noqa: B008 - frozen
+    ) -> None:
+        self._timeout: Final = aiohttp.ClientTimeout(total=None, sock_connect=timings.connect)
         self._allowed = tuple(allowed)
         self._tls = tls or ssl.create_default_context()
         self._session: aiohttp.ClientSession | None = None
@@ -180,7 +186,7 @@ class Web:
             )
             self._session = aiohttp.ClientSession(
                 connector=connector,
-                timeout=_SECONDS,
+                timeout=self._timeout,
                 headers={"User-Agent": f"trellis-controller-host/{trellis_version()}"},
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,

@@ -23,7 +23,9 @@ from controller_host.outcomes import Outcomes, Told
 from controller_host.preparing import Preparing
 from controller_host.progress import Progress
 from controller_host.residents import Residents
+from controller_host.room import Room
 from controller_host.starting import Parts
+from controller_host.timings import Timings
 from controller_host.turns import Places
 from controller_host.views import ControllerView, view_controller
 from support.fake_guests import Behaviour, FakeGuests, FakeInstance
@@ -58,6 +60,7 @@ class World:
         self.budget = 0
         self.threads = 8
         self.maxima = Maxima()
+        self.timings = Timings()
 
     def add(
         self, program: str, name: str = "mirror", generation: int = 1, namespace: str = "team-a", **spec: Any
@@ -86,10 +89,10 @@ class World:
 
         calling = Calling(lambda _: self.kube, NoKinds(), self.telemetry, lambda _: None)
         self.hosting = Hosting(
-            parts=Parts(self.guests, progress, self.telemetry),
+            parts=Parts(self.guests, progress, self.telemetry, Room(timings=self.timings.disk), self.timings),
             calling=calling,
             preparing=Preparing(lambda _: self.kube, self.sources, self.guests, progress, pool),
-            news=News(self.watches),
+            news=News(self.watches, self.timings.turns),
             outcomes=Outcomes(
                 Told(lambda one: self.changed.append(one.key), lambda _: None, lambda _: None),
                 Backoff(first=0.01, cap=0.05),

@@ -28,7 +28,9 @@ from controller_host.guests import LocalGuests, Prepared
 from controller_host.keys import ObjectKey
 from controller_host.lifecycle import Life
 from controller_host.progress import Progress
+from controller_host.room import Room
 from controller_host.starting import Parts
+from controller_host.timings import Timings
 from controller_host.turns import Turn
 from trellis.kube.fake import FakeKube
 from trellis.telemetry import setup
@@ -135,6 +137,7 @@ class Host:
     """A host with one controller; ``restart`` is what a kill and a start make of it."""
 
     directory: Path
+    timings: Timings = field(default_factory=Timings)
     guests: LocalGuests = field(init=False)
     progress: Progress = field(init=False)
     life: Life = field(init=False)
@@ -144,8 +147,8 @@ class Host:
 
     def _open(self) -> None:
         self.telemetry = setup("test", metrics=Metrics())
-        self.guests, self.progress = LocalGuests(self.directory), Progress(self.directory)
-        self.parts = Parts(self.guests, self.progress, self.telemetry)
+        self.guests, self.progress = LocalGuests(self.directory, timings=self.timings), Progress(self.directory)
+        self.parts = Parts(self.guests, self.progress, self.telemetry, Room(timings=self.timings.disk), self.timings)
         loop = asyncio.new_event_loop()
         loop.close()
         self.calling = Calling(lambda _: FakeKube(), _NoKinds(), self.telemetry, lambda _: None, loop=loop)

@@ -14,6 +14,7 @@ import pytest
 
 from controller_host.source_errors import SourceError
 from controller_host.sources import Asked, Sources
+from controller_host.timings import SourceTimings
 from controller_host.web import Web
 from trellis.crds.wasm_controllers import Module
 from trellis.kube.fake import FakeKube
@@ -30,14 +31,14 @@ LOGIN = "me:hunter2"
 class World:
     """Sources beside a server of the test's own, which has a certificate of the test's own."""
 
-    def __init__(self, folder: Path, server: Server, allowed: list[Any]) -> None:
+    def __init__(self, folder: Path, server: Server, allowed: list[Any], timings: SourceTimings) -> None:
         self.kube = FakeKube()
         self.kube.put(NAMESPACES, {"metadata": {"name": "team"}})
         self.folder = folder / "modules"
         self.folder.mkdir()
         self.server = server
-        self.web = Web(allowed, ssl.create_default_context(cafile=folder / "tls/ca.pem"))
-        self.sources = Sources(self.kube.acting_as, self.web, self.folder)
+        self.web = Web(allowed, ssl.create_default_context(cafile=folder / "tls/ca.pem"), timings)
+        self.sources = Sources(self.kube.acting_as, self.web, self.folder, timings)
 
     async def fetch(self, **module: Any) -> bytes:
         async with self.sources.turn(Asked("team", Module.model_validate(module), USER)) as fetch:
@@ -61,11 +62,15 @@ class World:
 
 @asynccontextmanager
 async def world(
-    tls: Path, folder: Path, respond: Callable[[Request], Answer], allowed: list[Any] = LOOPBACK
+    tls: Path,
+    folder: Path,
+    respond: Callable[[Request], Answer],
+    allowed: list[Any] = LOOPBACK,
+    timings: SourceTimings = SourceTimings(),  # noqa: B008 - frozen
 ) -> AsyncIterator[World]:
     (folder / "tls").symlink_to(tls)
     with serving(respond, tls) as server:
-        found = World(folder, server, allowed)
+        found = World(folder, server, allowed, timings)
         try:
             yield found
         finally:

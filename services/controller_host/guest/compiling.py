@@ -28,8 +28,8 @@ OUT_OF_MEMORY: Final = 70
 _NICENESS: Final = 3
 _FIRST_TO_GO: Final = "1000"
 _THREADS: Final = "2"
-_HARD_SECONDS: Final = 5
-"""After the signal that says so, for a process that did not end by it."""
+_HARD_LIMIT: Final = 5
+"""Seconds of processor after the signal that says so, for a process that did not end by it."""
 
 
 def compile_module(native: wasmtime.Engine, wasm: bytes) -> tuple[dict[str, Any], bytes]:
@@ -63,7 +63,7 @@ def main(memory_bytes: int, cpu_seconds: int) -> None:
         Path("/proc/self/oom_score_adj").write_text(_FIRST_TO_GO)
     # Of data, not of address space: of that allocators reserve far more than they use.
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + _HARD_SECONDS))
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + _HARD_LIMIT))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.environ["RAYON_NUM_THREADS"] = _THREADS  # of the engine
     code = b""

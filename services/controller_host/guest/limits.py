@@ -14,7 +14,8 @@ from typing import Final
 
 from controller_host.guest.faults import FaultKind, GuestFault
 
-TICK_SECONDS: Final = 0.01
+TICK: Final = 0.01
+"""Seconds from one look at a running guest to the next: what its budget is counted in."""
 _LONGEST_UNSEEN: Final = 0.05
 """Seconds a guest may run before it is looked at again, whatever it has left: so long does an interruption take."""
 _TIMES: Final = 4
@@ -87,7 +88,7 @@ class Budget:
     def ticks(self) -> int:
         """Return after how many ticks to look again: processor time cannot run ahead of the clock."""
         left = min(self._limits.cpu_seconds - self.cpu_seconds(), self.wall_left(), _LONGEST_UNSEEN)
-        return max(1, int(left / TICK_SECONDS))
+        return max(1, int(left / TICK))
 
     @contextmanager
     def of_host(self) -> Iterator[None]:

@@ -37,10 +37,6 @@ __all__ = ["CompilerFailed", "Module", "ModuleRefused", "Modules", "RefusalReaso
 _BOUNDS: Final = CompileBounds()
 
 
-YOUNG_SECONDS: Final = 60.0
-"""A module that was asked for is not swept before."""
-
-
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Module:
     """A compiled module. ``sha256``: of the bytes as they were built; ``exports``: those of the ABI that it has.
@@ -111,7 +107,7 @@ class Modules:
         with self._lock:
             return self._keep(loaded)
 
-    def sweep(self, keep: Iterable[str], young_seconds: float = YOUNG_SECONDS) -> None:
+    def sweep(self, keep: Iterable[str], *, young_seconds: float) -> None:
         """Remove from disk all compiled modules but those of the digests to ``keep``, and those of other engines.
 
         What runs stays, and what was asked for in the last ``young_seconds``: somebody may be about to run it.

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
-from controller_host.guest.limits import TICK_SECONDS
+from controller_host.guest.limits import TICK
 
 
 class Ticker:
-    """Calls ``tick`` each :data:`TICK_SECONDS` while somebody is inside ``with``; its thread waits else."""
+    """Calls ``tick`` each :data:`TICK` while somebody is inside ``with``; its thread waits else."""
 
     def __init__(self, tick: Callable[[], None]) -> None:
         self._tick: Final = tick
@@ -48,5 +48,5 @@ class Ticker:
     def _run(self) -> None:
         while True:
             self._some.wait()
-            time.sleep(TICK_SECONDS)
+            time.sleep(TICK)
             self._tick()

@@ -18,7 +18,7 @@ from controller_host import references
 from controller_host.call_fields import CallRefused
 from controller_host.calls import Happening, Verb, answer, read
 from controller_host.registry import Registry as ModuleRegistry
-from controller_host.results import LONGEST_WAIT_SECONDS, read_result
+from controller_host.results import WAIT_MAX, read_result
 from controller_host.source_errors import SourceError
 from controller_host.web import Answer
 from fuzz.target import Target, jsonable, tried
@@ -99,8 +99,8 @@ def _check_result(payload: bytes) -> None:
     found = read_result(payload)
     said = jsonable(payload)
     if found.again is not None:
-        assert 0 <= found.again <= LONGEST_WAIT_SECONDS
-        assert math.isclose(found.again, min(float(said["requeueAfter"]), LONGEST_WAIT_SECONDS))
+        assert 0 <= found.again <= WAIT_MAX
+        assert math.isclose(found.again, min(float(said["requeueAfter"]), WAIT_MAX))
     assert found.error.isprintable()
     assert len(found.error) <= 2000
     assert found.error or (isinstance(said, dict) and said.get("error") is None) or payload == b""

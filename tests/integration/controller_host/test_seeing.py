@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import orjson
 import pytest
 
-from controller_host.cached_kind import Timings
 from controller_host.keys import ObjectKey
 from controller_host.reviews import Reviews, groups_of
 from controller_host.shared_watches import SharedWatches, Sight
+from controller_host.timings import CacheTimings
 from support.kube_world import eventually, until
 from trellis.crds.wasm_controllers import Watch
 from trellis.health import Health
@@ -40,7 +40,7 @@ from trellis.telemetry import setup
 pytestmark = pytest.mark.cluster
 
 API = "rbac.authorization.k8s.io"
-QUICK = Timings(linger=0.1, look=0.1, absent=0.2)
+QUICK = CacheTimings(linger=0.1, look=0.1, absent=0.2)
 
 
 class World(NamedTuple):

@@ -12,7 +12,7 @@ CONFINEMENT: Final = (
         "ADR 56: a right that was taken away is believed for 60 s at most",
         "controller_host",
         "Reviews.allowed",
-        "found is not None and self._clock() - found[1] < KEEP_SECONDS",
+        "found is not None and self._clock() - found[1] < self._timings.keep",
         "found is not None",
         "tests/unit/controller_host/test_reviews.py::test_an_answer_is_believed_for_its_time_and_then_asked_for_again",
     ),

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from controller_host.accounts import Account
 from controller_host.calling import MOST_REFUSALS, CallFlood, Calling, Calls
 from controller_host.calls import MOST_BYTES
+from controller_host.timings import CallTimings
 from trellis.kube.errors import Call, NotFound
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import CONFIGMAPS, EVENTS, NAMESPACES, SECRETS, Resource
@@ -33,14 +34,16 @@ class SomeKinds:
 
 
 class World:
-    def __init__(self, rate: float = 1000) -> None:
+    def __init__(self, rate: float = 1000, **timings: float) -> None:
         self.spans = InMemorySpanExporter()
         self.telemetry = setup("test", span_exporters=[self.spans], metrics=Metrics())
         self.kube = FakeKube(telemetry=self.telemetry)
         self.kube.put(NAMESPACES, {"metadata": {"name": "team-a"}})
         self.users: list[str] = []
         self.forbidden: list[str] = []
-        self.calling = Calling(self.acting_as, SomeKinds(), self.telemetry, self.forbidden.append)
+        self.calling = Calling(
+            self.acting_as, SomeKinds(), self.telemetry, self.forbidden.append, timings=CallTimings(**timings)
+        )
         self.calls = Calls(self.calling, ACCOUNT, rate)
 
     def acting_as(self, user: str) -> FakeKube:
@@ -125,27 +128,30 @@ async def test_an_answer_beyond_the_limit_is_too_large(world: World) -> None:
     assert len((await world.ask(op="list", **PLACE, limit=2))["items"]) == 2
 
 
-async def test_a_server_that_does_not_answer_is_a_timeout(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_does_not_answer_is_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(request=0.05, late=0.05)
+
     async def never(*_: object, **__: object) -> bytes:
         await asyncio.Event().wait()
         raise AssertionError
 
     monkeypatch.setattr(world.kube, "ask", never)
-    monkeypatch.setattr("controller_host.calling.CALL_SECONDS", 0.05)
-    monkeypatch.setattr("controller_host.calling._LATE_SECONDS", 0.05)
     found = await world.ask(op="get", **PLACE, name="a")
     assert (found["error"]["code"], found["error"]["reason"]) == (0, "Timeout")
 
 
-async def test_a_call_that_waited_long_enough_is_not_kept_waiting(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("controller_host.calling.CALLS_SECONDS", 0.0)
-    world.calls.begin(None)
-    assert (await world.ask(op="get", **PLACE, name="a"))["error"]["reason"] == "Timeout"
-    monkeypatch.setattr("controller_host.calling.CALLS_SECONDS", 60.0)
-    world.calls.begin(None)
-    assert (await world.ask(op="get", **PLACE, name="a"))["error"]["reason"] == "NotFound"
+async def test_a_call_that_waited_long_enough_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, ask = World(call=0.05), FakeKube.ask
+
+    async def slow(*arguments: Any, **more: Any) -> bytes:
+        await asyncio.sleep(0.05)
+        return await ask(*arguments, **more)
+
+    monkeypatch.setattr(FakeKube, "ask", slow)
+    for _ in range(2):  # each call of the guest has its own time
+        world.calls.begin(None)
+        assert (await world.ask(op="get", **PLACE, name="a"))["error"]["reason"] == "NotFound"
+        assert (await world.ask(op="get", **PLACE, name="a"))["error"]["reason"] == "Timeout"
 
 
 async def test_a_host_that_stops_asks_nothing_more(world: World) -> None:

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from controller_host import app, lifecycle
+from controller_host import app
 from controller_host.deliveries import Served
 from controller_host.guest.faults import FaultKind
 from controller_host.progress import Mark, NotWritten, Past, Progress
-from controller_host.room import DISK_FAILED, DISK_FULL, FIRST_SECONDS, MOST_SECONDS, Room
+from controller_host.room import DISK_FAILED, DISK_FULL, Room
+from controller_host.timings import DiskTimings, Timings, TurnTimings
 from support import wat
 from support.lives import COUNTING, LOOP, LOOPING, UID, Disk, Host, calls_of, delivery, text
 
@@ -32,11 +33,10 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
 
 
 @pytest.fixture
-def host(disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+def host(disk: Disk, tmp_path: Path) -> Iterator[Host]:
     """A host whose guests are called for all that there is, however slow the machine is."""
-    monkeypatch.setattr(lifecycle, "SLICE_SECONDS", 60.0)
     assert disk.left is None
-    one = Host(tmp_path / "data")
+    one = Host(tmp_path / "data", Timings(turns=TurnTimings(slice=60.0)))
     yield one
     disk.left = None
     one.close()
@@ -353,15 +353,15 @@ def test_the_disk_is_tried_again_later_and_later_and_at_once_when_it_takes_somet
         room.refused(OSError(5, "Input/output error"))  # together with the first
         waits.append(room.wait())
         now[0] += room.wait()
-    assert waits[:3] == [FIRST_SECONDS, 2 * FIRST_SECONDS, 4 * FIRST_SECONDS]
-    assert waits[-1] == MOST_SECONDS
+    assert waits[:3] == [1.0, 2.0, 4.0]
+    assert waits[-1] == DiskTimings().most
     assert (room.reason, room.refuses) == (DISK_FAILED, True)
     room.refused(full)
     assert room.reason == DISK_FULL
     room.took()
     assert (room.wait(), room.reason, room.refuses) == (0.0, "", False)
     room.refused(full)
-    assert room.wait() == FIRST_SECONDS
+    assert room.wait() == DiskTimings().first
 
 
 def _full() -> sqlite3.OperationalError:
@@ -370,12 +370,9 @@ def _full() -> sqlite3.OperationalError:
     return error
 
 
-async def test_a_disk_that_is_full_for_less_than_a_look_is_said_to_take_things_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(app, "_LOOK_SECONDS", 0.05)
-    room, recovered = Room(), asyncio.Event()
-    task = asyncio.create_task(app.trying(room, lambda: None, recovered.set))
+async def test_a_disk_that_is_full_for_less_than_a_look_is_said_to_take_things_again() -> None:
+    room, recovered = Room(timings=DiskTimings(first=0.05)), asyncio.Event()
+    task = asyncio.create_task(app.trying(room, lambda: None, recovered.set, look=0.05))
     await asyncio.sleep(0)  # it takes everything as it is looked at
     room.refused(NotWritten(_full()))
     async with asyncio.timeout(5):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from controller_host import hosting
 from controller_host.reporting import seen_of
 from controller_host.status import Before, status_of
+from controller_host.timings import Timings, TurnTimings
 from support.hosting_world import KEY, Recorder, World
 from trellis.kube.resources import SECRETS
 
@@ -110,15 +110,15 @@ async def test_what_is_refused_is_told_and_tried_again(world: World, recorder: R
         assert world.one().refused is None
 
 
-async def test_that_it_is_being_fetched_is_told_if_it_takes_long(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_that_it_is_being_fetched_is_told_if_it_takes_long(world: World) -> None:
     world.add("slow", "waits")
     world.add("recorder", "runs")
     async with world.running():
         await world.at_rest("team-a/runs")
         await world.until(lambda: len(world.hosting.fetching) == 1, "it waits")
         assert "team-a/waits" not in world.changed
-        monkeypatch.setattr(hosting, "TOLD_SECONDS", 0.0)
-        world.queue.add("team-a/waits")
+    world.timings = Timings(turns=TurnTimings(fetching=0.0))
+    async with world.running():
         await world.until(lambda: "team-a/waits" in world.changed, "told")
         status = status_of(seen_of(world.one("team-a/waits"), None, Before()), {}, "2026-11-22T10:00:00Z")
         found = {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}

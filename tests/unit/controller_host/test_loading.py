@@ -14,7 +14,8 @@ from controller_host import loading
 from controller_host.guest.limits import CompileBounds
 from controller_host.guest.runtime import Runtime
 from controller_host.guests import LocalGuests
-from controller_host.loading import AGAIN_SECONDS, EngineUnavailable, Loading
+from controller_host.loading import EngineUnavailable, Loading
+from controller_host.timings import Timings, TurnTimings
 from support import wat
 from support.lives import COUNTING, Host
 
@@ -65,7 +66,7 @@ def test_what_failed_is_told_once_and_tried_again_after_a_while() -> None:
         with pytest.raises(EngineUnavailable, match=r"cannot be loaded: ImportError: .*GLIBC_2.38' not found in wasm"):
             one.get()
     assert (engine.tries, len(told)) == (1, 1)
-    now[0] += AGAIN_SECONDS
+    now[0] += TurnTimings().engine
     assert one.get() is cast("Any", engine)
     assert (engine.tries, told[1:]) == (2, [""])
 
@@ -123,8 +124,7 @@ def test_without_the_engine_what_is_on_disk_stays_as_it_is(tmp_path: Path, monke
         return Runtime(*arguments)
 
     monkeypatch.setattr(loading, "_runtime", load)
-    monkeypatch.setattr(loading, "AGAIN_SECONDS", 0.0)
-    later = Host(tmp_path)
+    later = Host(tmp_path, Timings(turns=TurnTimings(engine=0.0)))
     with pytest.raises(EngineUnavailable, match="no such library"):
         later.life.adopt(prepared)
     later.life.adopt(prepared)

@@ -16,6 +16,7 @@ from controller_host.lifecycle import Life
 from controller_host.progress import KnownModule, Progress
 from controller_host.reporting import Reporting
 from controller_host.starting import Parts
+from controller_host.timings import ReportTimings
 from controller_host.turns import Line
 from controller_host.views import read_spec, view_controller
 from support.fake_guests import FakeGuests
@@ -56,7 +57,12 @@ def kube_with_a_controller() -> FakeKube:
 
 
 class World:
-    def __init__(self, directory: Path, kube: FakeKube | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        kube: FakeKube | None = None,
+        timings: ReportTimings = ReportTimings(),  # noqa: B008 - frozen
+    ) -> None:
         telemetry = setup("test", metrics=Metrics())
         self.kube = kube or kube_with_a_controller()
         self.bus = SomeBus()
@@ -79,6 +85,7 @@ class World:
             lambda _: self.not_watched,
             add=self.added.append,
             add_after=lambda _, seconds: self.later.append(seconds),
+            timings=timings,
         )
 
     @property
@@ -131,8 +138,8 @@ async def test_all_together_write_no_oftener_than_their_budget(world: World, spe
     assert (wait is not None and 0 < wait <= 1) == (not writes)
 
 
-async def test_figures_have_a_budget_of_their_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller_host.reporting.FIGURES_SECONDS", 0.0)
+async def test_figures_have_a_budget_of_their_own(tmp_path: Path) -> None:
+    world = World(tmp_path, timings=ReportTimings(figures=0.0))
     await world.reporting.run(KEY, None)
     world.reporting.figures = Line(1)
     world.reporting.figures.stand(time.monotonic())

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller_host.results import (
-    LONGEST_WAIT_SECONDS,
+    WAIT_MAX,
     Result,
     init_request,
     migrate_request,
@@ -51,7 +51,7 @@ def test_init_has_config_and_data_and_migrate_what_was_saved_besides() -> None:
         (b'{"requeueAfter":1}', 1500, Result(again=1)),
         (b"{}", 1500, Result(again=1.5)),
         (b"{}", -5, Result(again=0)),
-        (b'{"requeueAfter":1e300}', None, Result(again=LONGEST_WAIT_SECONDS)),
+        (b'{"requeueAfter":1e300}', None, Result(again=WAIT_MAX)),
         (b'{"error":"no such host"}', 10, Result("no such host")),
         (b'{"error":"two\\nlines\\u001b[0m"}', None, Result("two lines [0m")),
         (b'{"error":{"code":7}}', None, Result('{"code":7}')),

@@ -8,7 +8,8 @@ import orjson
 import pytest
 
 from controller_host import reviews as module
-from controller_host.reviews import KEEP_SECONDS, LEAST_SECONDS, Reviews
+from controller_host.reviews import Reviews
+from controller_host.timings import ReviewTimings
 from support.kube_world import until
 from trellis.kube.errors import Call
 from trellis.kube.fake import FakeKube, status_reply
@@ -66,9 +67,9 @@ async def test_an_answer_is_believed_for_its_time_and_then_asked_for_again() -> 
     world = World()
     assert await world.ask() is True
     world.granted.clear()
-    world.now = KEEP_SECONDS - 0.001
+    world.now = ReviewTimings().keep - 0.001
     assert await world.ask() is True
-    world.now = KEEP_SECONDS
+    world.now = ReviewTimings().keep
     assert await world.ask() is False
     assert len(world.asked) == 3
 
@@ -98,9 +99,9 @@ async def test_who_is_refused_something_again_and_again_is_asked_about_once_a_se
         world.reviews.forget(USER)
     assert len(world.asked) == 2 * 2
     world.granted.clear()
-    world.now = LEAST_SECONDS - 0.001
+    world.now = ReviewTimings().forget - 0.001
     assert await world.ask() is True
-    world.now = LEAST_SECONDS
+    world.now = ReviewTimings().forget
     assert world.reviews.last(USER, JOBS, "shop") is None, "what was refused in between is not passed over"
     assert await world.ask() is False
 
@@ -140,7 +141,7 @@ async def test_an_outage_refuses_nothing_and_is_not_asked_about_by_everyone() ->
 async def test_what_was_allowed_before_an_outage_is_not_believed_for_longer() -> None:
     world = World()
     assert await world.ask() is True
-    world.away, world.now = True, KEEP_SECONDS
+    world.away, world.now = True, ReviewTimings().keep
     assert await world.ask() is None
 
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import orjson
 
-from controller_host.cached_kind import Timings, project
+from controller_host.cached_kind import project
 from controller_host.keys import ObjectKey
 from controller_host.reviews import Reviews
 from controller_host.shared_watches import SharedWatches, Sight
+from controller_host.timings import CacheTimings
 from controller_host.watch_specs import RefusalReason
 from support import kube_world
 from support.kube_world import configmap, labelled
@@ -27,7 +28,12 @@ from trellis.kube.watch_timings import WatchTimings
 
 WIDGETS = Resource("example.com", "v1", "widgets", "Widget", namespaced=True)
 MAPS = {"apiVersion": "v1", "kind": "ConfigMap"}
-QUICK = Timings(linger=0.05, look=0.01, absent=0.02, watch=WatchTimings(absent=0.02, refused=0.02, backoff_most=0.02))
+QUICK = CacheTimings(
+    linger=0.05,
+    look=0.01,
+    absent=0.02,
+    watch=WatchTimings(absent=0.02, refused=0.02, backoff_most=0.02),
+)
 
 
 def key(namespace: str, name: str, kind: str = "ConfigMap", api_version: str = "v1") -> ObjectKey:

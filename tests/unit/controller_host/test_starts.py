@@ -23,6 +23,7 @@ from controller_host import loading
 from controller_host.app import compose
 from controller_host.guest.runtime import Runtime
 from controller_host.settings import Settings
+from controller_host.timings import Timings, TurnTimings
 from trellis.events.envelope import FactData
 from trellis.health import Health
 from trellis.kube.fake import FakeKube
@@ -94,6 +95,7 @@ class Cluster:
 
     directory: Path
     kube: FakeKube = field(default_factory=FakeKube)
+    timings: Timings = field(default_factory=Timings)
 
     def __post_init__(self) -> None:
         modules = self.directory / "modules"
@@ -131,7 +133,8 @@ class Cluster:
             controller_resources=("v1/ConfigMap",),
         )
         health = Health("controller_host")
-        work = compose(settings, Base(telemetry, health, self.kube, SilentBus(), "test"))  # type: ignore[arg-type]
+        base = Base(telemetry, health, self.kube, SilentBus(), "test")  # type: ignore[arg-type]
+        work = compose(settings, base, timings=self.timings)
         tasks = [asyncio.create_task(informer.run()) for informer in work.informers]
         tasks += [asyncio.create_task(run()) for run in work.background]
         try:
@@ -214,7 +217,7 @@ async def test_an_engine_that_cannot_be_loaded_stands_in_each_status_and_in_read
         return Runtime(*arguments)
 
     monkeypatch.setattr(loading, "_runtime", load)
-    monkeypatch.setattr(loading, "AGAIN_SECONDS", 0.5)
+    cluster.timings = Timings(turns=TurnTimings(engine=0.5))
 
     def ready_of(one: dict[str, Any]) -> dict[str, Any]:
         conditions = one.get("status", {}).get("conditions", ())

@@ -16,6 +16,7 @@ from controller_host.hosted import Hosted
 from controller_host.lifecycle import Life
 from controller_host.progress import KnownModule, Mark, Past
 from controller_host.sweeping import Living, Sweeping, living_of
+from controller_host.timings import DiskTimings, Timings
 from controller_host.views import read_spec, view_controller
 from support import wat
 from support.lives import COUNTING, UID, Host
@@ -25,7 +26,7 @@ FIRST = wat.text(COUNTING)
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Host]:
-    one = Host(tmp_path)
+    one = Host(tmp_path, Timings(disk=DiskTimings(young=0.0)))
     yield one
     one.close()
 
@@ -46,7 +47,7 @@ def hosted_by(host: Host, *names: str) -> list[Hosted]:
 
 
 def sweeping(host: Host, living: Living | None) -> Sweeping:
-    return Sweeping(host.guests, host.progress, lambda: living)
+    return Sweeping(host.guests, host.progress, lambda: living, DiskTimings(sweep=0.01))
 
 
 async def test_what_is_left_of_those_that_are_gone_goes_and_what_lives_stays(host: Host) -> None:
@@ -97,9 +98,7 @@ async def test_nothing_goes_before_all_have_said_what_they_want_and_nothing_is_d
     assert host.progress.uids() == {"uid-gone"}, "nobody came or went"
 
 
-async def test_a_module_that_nobody_runs_any_more_goes(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    modules = host.guests._engine.get().modules
-    monkeypatch.setattr(type(host.guests), "sweep_modules", lambda _, keep: modules.sweep(keep, 0.0))
+async def test_a_module_that_nobody_runs_any_more_goes(host: Host) -> None:
     gone = host.guests.load(wat.text(COUNTING[:-1] + "(func))")).sha256
     host.life.adopt(host.prepared(FIRST))
     await sweeping(host, living_of({UID}, hosted_by(host, "one"))).sweep()
@@ -113,7 +112,6 @@ async def test_a_module_that_nobody_runs_any_more_goes(host: Host, monkeypatch: 
 async def test_it_goes_on_after_a_disk_that_takes_or_gives_nothing(
     host: Host, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    monkeypatch.setattr("controller_host.sweeping.SWEEP_SECONDS", 0.01)
     host.progress.commit("uid-gone", Past("b" * 64, "c", "t"))
     forget, failures = host.guests.forget, []
 

@@ -152,7 +152,7 @@ def test_sweeping_keeps_what_runs_and_what_somebody_has_just_asked_for(tmp_path:
     modules = Modules(tmp_path / "m")
     runs = modules.load(distinct(1))
     old, asked = (modules.load(distinct(number)).sha256 for number in (2, 3))
-    modules.sweep([])
+    modules.sweep([], young_seconds=60.0)
     assert files(tmp_path / "m") == {runs.sha256, old, asked}, "all were asked for a moment ago"
     modules.sweep([], young_seconds=0.0)
     assert files(tmp_path / "m") == {runs.sha256}

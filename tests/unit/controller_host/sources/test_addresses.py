@@ -15,6 +15,7 @@ from yarl import URL
 from controller_host import transfers
 from controller_host.source_errors import SourceReason
 from controller_host.sources import Sources
+from controller_host.timings import SourceTimings
 from controller_host.web import Web
 from support.module_sources import LOOPBACK, SHA, WASM, files, world
 from unit.node_installer.servers import Answer
@@ -104,11 +105,10 @@ async def test_what_is_cut_and_what_is_away_is_unavailable(tls: Path, tmp_path: 
     ids=["says nothing", "begins and goes on very slowly", "sends from one slow address to the next"],
 )
 async def test_a_fetch_ends_in_time_whatever_the_server_does(
-    tls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tarpit: Callable[[threading.Event], Answer]
+    tls: Path, tmp_path: Path, tarpit: Callable[[threading.Event], Answer]
 ) -> None:
-    monkeypatch.setattr(transfers, "PATIENCE_SECONDS", 0.4)
     held = threading.Event()
-    async with world(tls, tmp_path, lambda _: tarpit(held)) as here:
+    async with world(tls, tmp_path, lambda _: tarpit(held), timings=SourceTimings(patience=0.4)) as here:
         try:
             async with asyncio.timeout(10):
                 refusal = await here.refusal(url=here.url(), sha256=SHA)
@@ -119,17 +119,14 @@ async def test_a_fetch_ends_in_time_whatever_the_server_does(
             held.set()
 
 
-async def test_a_server_that_does_not_end_tls_keeps_no_connection(
-    tls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transfers, "PATIENCE_SECONDS", 0.3)
+async def test_a_server_that_does_not_end_tls_keeps_no_connection(tls: Path, tmp_path: Path) -> None:
     held = threading.Event()
 
     def connected() -> list[Any]:
         mine = psutil.Process().net_connections(kind="tcp")
         return [one for one in mine if one.raddr and one.raddr.port == URL(here.url()).port]
 
-    async with world(tls, tmp_path, lambda _: held.wait() and Answer(404)) as here:
+    async with world(tls, tmp_path, lambda _: held.wait() and Answer(404), timings=SourceTimings(patience=0.3)) as here:
         try:
             await here.refusal(url=here.url(), sha256=SHA)
             await here.web.close()
@@ -141,9 +138,9 @@ async def test_a_server_that_does_not_end_tls_keeps_no_connection(
 
 
 async def test_what_comes_fast_enough_has_more_time(tls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfers, "PATIENCE_SECONDS", 0.2)
     monkeypatch.setattr(transfers, "LEAST_SPEED", 10)
     held = threading.Event()
     asyncio.get_running_loop().call_later(0.5, held.set)
-    async with world(tls, tmp_path, lambda _: Answer(body=WASM, cut=100, held=held)) as here:
+    timings = SourceTimings(patience=0.2)
+    async with world(tls, tmp_path, lambda _: Answer(body=WASM, cut=100, held=held), timings=timings) as here:
         assert await here.fetch(url=here.url(), sha256=SHA) == WASM

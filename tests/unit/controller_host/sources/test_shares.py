@@ -13,6 +13,7 @@ import pytest
 
 from controller_host import transfers, web
 from controller_host.sources import Asked, Sources
+from controller_host.timings import SourceTimings
 from controller_host.web import Web
 from support.module_sources import SHA, USER, WASM, files, world
 from trellis.crds.wasm_controllers import Module
@@ -70,7 +71,9 @@ async def test_who_is_cancelled_while_it_waits_leaves_the_share_to_the_others() 
             return await one.module()
 
     held = [asyncio.create_task(fetch("held")) for _ in range(2 * transfers.EACH)]
-    await asyncio.sleep(0.01)
+    async with asyncio.timeout(5):
+        while here._transfers._at_once.waiting < transfers.EACH:  # noqa: ASYNC110 - has no event
+            await asyncio.sleep(0)
     for task in held:
         task.cancel()
     await asyncio.gather(*held, return_exceptions=True)
@@ -82,7 +85,6 @@ async def test_who_is_cancelled_while_it_waits_leaves_the_share_to_the_others() 
 async def test_names_that_nobody_answers_hold_up_no_other_name_and_no_file(
     tls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfers, "PATIENCE_SECONDS", 5.0)
     resolve, let, asked = socket.getaddrinfo, threading.Event(), threading.Semaphore(0)
 
     def slow(host: str, *arguments: Any, **more: Any) -> Any:
@@ -92,7 +94,7 @@ async def test_names_that_nobody_answers_hold_up_no_other_name_and_no_file(
         return resolve("127.0.0.1", *arguments, **more)
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)
-    async with world(tls, tmp_path, files(x=WASM)) as here:
+    async with world(tls, tmp_path, files(x=WASM), timings=SourceTimings(patience=5.0)) as here:
         module = Module.model_validate({"url": "https://tarpit.example/x.wasm", "sha256": SHA})
 
         async def fetch(namespace: str) -> None:
@@ -122,14 +124,13 @@ async def test_few_have_much_in_memory_and_who_waits_for_that_loses_no_time(
     tls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transfers, "LARGE_BYTES", len(WASM) - 1)
-    monkeypatch.setattr(transfers, "PATIENCE_SECONDS", 0.3)
-    async with world(tls, tmp_path, files(x=WASM)) as here:
+    async with world(tls, tmp_path, files(x=WASM), timings=SourceTimings(patience=0.3)) as here:
         asked = Asked("team", Module.model_validate({"url": here.url(), "sha256": SHA}), USER)
         async with here.sources.turn(asked) as first:
             assert await first.module() == WASM
             second = asyncio.create_task(here.fetch(url=here.url(), sha256=SHA))
-            await asyncio.sleep(0.6)
-            assert not second.done(), "another of its namespace has much in memory"
+            done, _ = await asyncio.wait({second}, timeout=0.6)
+            assert not done, "another of its namespace has much in memory"
             other = Asked("other", asked.module, USER)
             async with here.sources.turn(other) as third:
                 assert await third.module() == WASM
