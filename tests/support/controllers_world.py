@@ -14,11 +14,17 @@ import time
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import wasmtime
+from prometheus_client import generate_latest
 
+from controller_host.app import create_app
+from controller_host.settings import Settings
+from controller_host.timings import Timings
+from support.in_process import serving
 from support.service_process import free_port, get, lines, running
 from support.typed import typed_meanwhile
 from trellis.crds.kinds import KINDS, make_definition
@@ -26,6 +32,7 @@ from trellis.crds.wasm_controllers import WasmController
 from trellis.kube.resources import DEFINITIONS, WASM_CONTROLLERS
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
+from trellis.telemetry.metrics import process_metrics
 
 DEADLINE = 40.0
 PREBUILT = Path(__file__).parents[2] / "deploy" / "examples" / "controllers"
@@ -42,6 +49,12 @@ def compiled(text: str) -> bytes:
     return bytes(wasmtime.wat2wasm(text))
 
 
+def series(text: str) -> dict[str, float]:
+    """Return the values of Prometheus' text, by name and labels."""
+    lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+    return {one: float(value) for one, _, value in lines}
+
+
 @dataclass
 class Host:
     """The service, and the directory that outlives it. ``kill`` is SIGKILL."""
@@ -54,14 +67,16 @@ class Host:
     name: str = field(default_factory=lambda: f"ch-{secrets.token_hex(4)}")
     port: int = field(default_factory=free_port)
     process: Process | None = None
+    counted: dict[str, float] | None = None
+    """While it runs in this process: what other tests of the process had counted before."""
 
     @property
     def log(self) -> Path:
         return self.directory / "log"
 
-    @contextlib.asynccontextmanager
-    async def serving(self) -> AsyncIterator[Process]:
-        environment = {
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
             "TRELLIS_KUBECONFIG": str(self.cluster.kubeconfig),
             "TRELLIS_NATS_URL": self.nats_url,
             "TRELLIS_NAMESPACE": self.name,
@@ -69,10 +84,25 @@ class Host:
             "TRELLIS_HEALTH_PORT": str(self.port),
             "TRELLIS_CONTROLLER_DATA_DIR": str(self.directory / "data"),
             "TRELLIS_SOURCES_SECONDS": "1s",
-        }
-        async with running(self.log, "controller-host", *self.flags, **environment | self.settings) as process:
+        } | self.settings
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[Process]:
+        self.log.touch()  # the process opens it a moment after it is there
+        async with running(self.log, "controller-host", *self.flags, **self.environment) as process:
             self.process = process
             yield process
+
+    @contextlib.asynccontextmanager
+    async def serving_here(self, timings: Timings) -> AsyncIterator[None]:
+        """Run the service in this process: only there it can be given shorter timings."""
+        settings = {key.removeprefix("TRELLIS_").lower(): value for key, value in self.environment.items()}
+        self.counted = series(generate_latest(process_metrics().registry).decode())
+        try:
+            async with serving(partial(create_app, timings=timings), Settings, settings):
+                yield
+        finally:
+            self.counted = None
 
     async def kill(self) -> None:
         assert self.process is not None
@@ -81,13 +111,16 @@ class Host:
 
     def metric(self, name: str, **labels: str) -> float:
         """Return the sum of a metric's series with these labels."""
-        _, text = get(self.port, "/metrics")
-        found = 0.0
-        for line in text.splitlines():
-            series, _, value = line.rpartition(" ")
-            if series.partition("{")[0] == name and all(f'{key}="{is_}"' in series for key, is_ in labels.items()):
-                found += float(value)
-        return found
+        if self.counted is None:
+            found = series(get(self.port, "/metrics")[1])
+        else:
+            found = series(generate_latest(process_metrics().registry).decode())
+            found = {one: value - self.counted.get(one, 0.0) for one, value in found.items()}
+        return sum(
+            value
+            for one, value in found.items()
+            if one.partition("{")[0] == name and all(f'{key}="{is_}"' in one for key, is_ in labels.items())
+        )
 
     def asleep(self, count: int = 1) -> bool:
         """Return whether so many controllers are on disk, and none is in memory."""

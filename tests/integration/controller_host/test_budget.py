@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from controller_host.timings import ReportTimings, Timings
 from support import guests
 from support.controllers_world import CONFIG_MAPS, Host, Tenant, until
 from support.wat_guests import beats
@@ -15,8 +16,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.timeout(240)]
 SIZE = 5_000_000
 BUDGET = 17_000_000
 """Room for three, with what else they have in memory; not for four."""
-STATUS_SECONDS = 90.0
-"""Figures are written once a minute."""
+QUICK = Timings(reports=ReportTimings(figures=0.1))
 
 
 class Several:
@@ -66,7 +66,7 @@ class Several:
 
 async def test_the_least_recently_used_goes_to_disk_and_a_pinned_one_never(host: Host, tenant: Tenant) -> None:
     several = Several(host, tenant)
-    async with host.serving():
+    async with host.serving_here(QUICK):
         several.add("pinned", policy="Pinned")
         await several.called("pinned")
         for name in ("a", "b"):
@@ -86,7 +86,7 @@ async def test_the_least_recently_used_goes_to_disk_and_a_pinned_one_never(host:
         await until(lambda: several.resident(4) and several.on_disk() == {"a", "b"}, "then the next")
         await several.called("pinned")
         assert host.metric("trellis_controller_cold_starts_total") == 5
-        await until(lambda: adds_up(several), "the status says the same", STATUS_SECONDS)
+        await until(lambda: adds_up(several), "the status says the same")
 
 
 def adds_up(several: Several) -> bool:
