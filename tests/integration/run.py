@@ -1,7 +1,7 @@
 """Runs the integration tests: ``python tests/integration/run.py [--thorough] [--record] [pytest's options]``.
 
-A file's tests run one after the other in one of several workers, the longest file first. There is one worker more
-than cores, because tests mostly wait. Each worker has a control plane and a nats-server of its own (ADR 95). A test
+A file's tests run one after the other in one of several workers, the longest file first. There are two workers
+for each core, because tests mostly wait. Each worker has a control plane and a nats-server of its own (ADR 95). A test
 that fails has failed: nothing is tried again. ``--record`` writes how long each file took into
 ``tests/durations.json``, which gives the order. ``--thorough`` runs only the tests with the mark of that name, which
 ``make test`` leaves out.
@@ -50,7 +50,7 @@ def main(options: list[str]) -> int:
 
 def command(tier: str, options: list[str]) -> list[str]:
     """Return the command line of pytest for the tests of a tier, a marker expression."""
-    workers = (os.cpu_count() or 1) + 1
+    workers = 2 * (os.cpu_count() or 1)
     spread = ["-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder"]
     shown = ["-q", f"--durations={SLOWEST}", "--durations-min=1"]
     return [sys.executable, "-m", "pytest", *shown, *spread, "-m", tier, str(HERE), *options]

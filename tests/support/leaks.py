@@ -23,6 +23,8 @@ from trellis.localcluster.nats import NatsServer
 
 _CLUSTER: Final = "cluster_api"
 _NATS: Final = "nats_server"
+_FORKS: Final = "support.typed_process"
+"""Started by the first test that needs it, it ends with the run."""
 _OURS: Final = "TRELLIS_"
 """Streams and buckets of the bus stay: all services of a server have the same."""
 
@@ -66,7 +68,7 @@ def _processes() -> set[object]:
         with contextlib.suppress(psutil.NoSuchProcess):
             if one.status() != psutil.STATUS_ZOMBIE:
                 found.add(" ".join(one.cmdline()))
-    return found
+    return {line for line in found if _FORKS not in str(line)}
 
 
 _left = Left()
