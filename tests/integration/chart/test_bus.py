@@ -76,7 +76,11 @@ async def test_people_hear_what_is_said(bus: tuple[str, ChartBus]) -> None:
     listening = await people.subscribe("trellis.evt.>")
     await people.flush()
     await service.publish("trellis.evt.lab-1.node.ready.n", b"{}")
-    message = await listening.next_msg(10)
+    try:
+        message = await listening.next_msg(10)
+    except TimeoutError:
+        states = people.is_connected, service.is_connected, service.stats, people.stats
+        pytest.fail(f"nothing was heard; errors: {heard}; connected, and statistics: {states}")
     assert message.subject == "trellis.evt.lab-1.node.ready.n"
     assert heard == []
     await people.close()
