@@ -1,4 +1,4 @@
-"""A pytest plugin: a test that leaves a process, a socket, a namespace or a stream behind fails by its own name.
+"""A pytest plugin: a test that leaves a process, a socket or a stream behind fails by its own name.
 
 Looked at when all of a test's fixtures have ended. What fixtures of a larger scope start is theirs: it ends with them.
 Sockets that nobody closed are found by collecting garbage here, where the warning fails this test and not a later one;
@@ -9,19 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import http
 from collections.abc import Iterator
 from typing import Final
 
 import psutil
 import pytest
 
-from support.suite_accounts import PLACES
-from trellis.kube.resources import NAMESPACES
-from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer
 
-_CLUSTER: Final = "cluster_api"
 _NATS: Final = "nats_server"
 _FORKS: Final = "support.typed_process"
 """Started by the first test that needs it, it ends with the run."""
@@ -30,31 +25,19 @@ _OURS: Final = "TRELLIS_"
 
 
 class Left:
-    """What there is besides what fixtures of larger scopes have: processes of this one, namespaces of its cluster."""
+    """What there is besides what fixtures of larger scopes have: processes of this one, streams of its server."""
 
     def __init__(self) -> None:
         self.shared: set[object] = set()
-        self.api: Api | None = None
         self.server: NatsServer | None = None
 
     def found(self) -> set[object]:
         """Return what there is now, without what is shared."""
-        return (_processes() | self._namespaces() | self._streams()) - self.shared
+        return (_processes() | self._streams()) - self.shared
 
     def share(self) -> None:
         """Take all that there is now for shared."""
         self.shared |= self.found()
-
-    def _namespaces(self) -> set[object]:
-        if self.api is None:
-            return set()
-        with contextlib.suppress(OSError):
-            status, found = self.api.call("GET", NAMESPACES.path())
-            if status == http.HTTPStatus.OK:
-                items = [one["metadata"] for one in found["items"]]
-                here = {one["name"] for one in items if "deletionTimestamp" not in one}
-                return {f"namespace {name}" for name in here - {*PLACES}}
-        return set()
 
     def _streams(self) -> set[object]:
         found = self.server.store.glob("jetstream/*/streams/*") if self.server is not None else ()
@@ -95,8 +78,6 @@ def heap() -> None:
 @pytest.fixture(autouse=True)
 def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
     """Look at what a test leaves when all of its fixtures have ended."""
-    if _CLUSTER in request.fixturenames:
-        _left.api = request.getfixturevalue(_CLUSTER)
     if _NATS in request.fixturenames:
         _left.server = request.getfixturevalue(_NATS)
     _left.share()
