@@ -38,5 +38,6 @@ def test_the_production_timings() -> None:
             "absent": 30.0,
             "refused": 15.0,
             "lived": 5.0,
+            "early": 1.0,
         },
     }
