@@ -18,10 +18,11 @@ import pytest
 from trellis.localcluster.nats import NatsServer
 
 _NATS: Final = "nats_server"
-_FORKS: Final = "support.typed_process"
-"""Started by the first test that needs it, it ends with the run."""
-_OURS: Final = "TRELLIS_"
-"""Streams and buckets of the bus stay: all services of a server have the same."""
+_KEPT: Final = ("support.typed_process", "/trellis/clusters/")
+"""What forks commands is started by the first test that needs it and ends with the run; servers of a control plane end
+with the process that has it, and a test may restart them in another way."""
+_SHARED: Final = ("TRELLIS_", "KV_wadm_")
+"""Streams and buckets of the bus and of wadm stay: all services of a server have the same."""
 
 
 class Left:
@@ -41,7 +42,7 @@ class Left:
 
     def _streams(self) -> set[object]:
         found = self.server.store.glob("jetstream/*/streams/*") if self.server is not None else ()
-        return {f"stream {one.name}" for one in found if _OURS not in one.name}
+        return {f"stream {one.name}" for one in found if not any(part in one.name for part in _SHARED)}
 
 
 def _processes() -> set[object]:
@@ -51,7 +52,7 @@ def _processes() -> set[object]:
         with contextlib.suppress(psutil.NoSuchProcess):
             if one.status() != psutil.STATUS_ZOMBIE:
                 found.add(" ".join(one.cmdline()))
-    return {line for line in found if _FORKS not in str(line)}
+    return {line for line in found if not any(part in str(line) for part in _KEPT)}
 
 
 _left = Left()
