@@ -40,7 +40,7 @@ page: install ## The console's page, for a console from this checkout and for im
 images: install ## Both images, with SBOM and licences, into build/images (root, Linux)
 	@$(BIN)/trellis dev image --export build/images $(ARGS)
 
-check: install ## Lint, types, boundaries, unit and contract tests (90 s)
+check: install ## Lint, types, boundaries, unit and contract tests (2 min)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -55,7 +55,7 @@ audit: install ## Known vulnerabilities of what the locks name; needs PyPI itsel
 		$(UV) tool run --quiet --python $(BIN)/python pip-audit@$(PIP_AUDIT_VERSION) --strict --disable-pip --require-hashes -r $$lock || exit 1; \
 	done
 
-test: check ## Everything CI runs: check, then each service with a real nats-server and kube-apiserver (15 minutes on two cores)
+test: check ## Everything CI runs: check, then each service with a real nats-server and kube-apiserver
 	@$(BIN)/trellis dev tools --jaeger
 	@if $(HAS_NODE) && { command -v chromium || command -v apt-get; } >/dev/null; then $(BIN)/trellis dev page --browser; else \
 		echo "no node here, or no Chromium to be had: the console's page is not looked at in a browser" >&2; fi
