@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from host_manager.timings import Timings
 from support import flows
 from support.controllers_world import Host, Tenant, define, prebuilt, tenant_of
 from support.fleet import Fleet, eventually
@@ -181,15 +182,14 @@ async def test_an_application_put_with_wash_is_one_trace_to_its_object(
 
 
 async def test_a_secret_is_one_trace_and_its_change_leads_back_to_it(
-    hosts: HostWorld, secret_world: SecretsWorld, jaeger: Jaeger, monkeypatch: pytest.MonkeyPatch
+    hosts: HostWorld, secret_world: SecretsWorld, jaeger: Jaeger
 ) -> None:
-    monkeypatch.setattr("host_manager.handlers.GATHERING_SECONDS", 0.5)
     secret_world.secret("db", password=SECRET)
     secret_world.account(secrets=("db",))
     key, endpoint = f"{hosts.namespace}/group", {"otlp_endpoint": jaeger.otlp}
     async with (
         LatticeSpeaker(secret_world.server.url, "default", models=[]) as speaker,
-        hosts.service(**endpoint),
+        hosts.service(Timings(gathering=0.5), **endpoint),
         secret_world.backend(**endpoint),
     ):
         hosts.create("group", ROLL, natsAddress="nats://127.0.0.1", natsClientPort=secret_world.server.port)

@@ -64,6 +64,7 @@ async def test_each_controller_is_a_row_that_says_how_it_is_and_what_to_do(
         await until(lambda: tenant.condition("broken", "Ready") == ("False", "MissingExport"), "one is refused")
         await until(lambda: tenant.condition("waits", "Ready") == ("False", "Paused"), "one is paused")
         await until(lambda: (tenant.status("traps").get("lastFault") or {}).get("kind") == "Trapped", "one traps")
+        await until(lambda: tenant.condition("traps", "Ready")[0] == "False", "and is not ready")
     tenant.controller("late", "good", serviceAccountName="any")
 
     done = await asyncio.to_thread(run, "-n", tenant.name)
