@@ -1,6 +1,6 @@
 """How long the bus and what reads it wait; tests pass shorter times.
 
-Pure. Called by ``trellis.bus`` and by whoever makes a bus or a connection to it. Seconds; whole ones where the NATS
+Pure. Called by ``trellis.bus`` and by the makers of a bus or of a connection to it. Seconds; whole ones where the NATS
 client's own parameters are.
 """
 
@@ -123,7 +123,7 @@ class BusTimings:
     """How long a cluster's name is kept for it while none of its services is there: a cluster that was rebuilt under
     its name gets it after this."""
     deaf: float = 60.0
-    """A consumer without progress for so long asks for a restart; after a third of it the consumer is made anew."""
+    """A consumer without progress for so long asks for a restart; after a third of it the consumer is created again."""
     stranger: float = 30.0
     """How long another reader of a consumer of ours is taken for the former or the next leader."""
     reconnect: float = 10.0

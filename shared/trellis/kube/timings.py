@@ -1,6 +1,6 @@
 """How long the Kubernetes client and what builds on it wait; tests pass shorter times.
 
-Pure. Called by ``trellis.kube`` and by whoever makes a connection. Seconds, unless a field says otherwise.
+Pure. Called by ``trellis.kube`` and by the makers of a connection. Seconds, unless a field says otherwise.
 """
 
 from __future__ import annotations
