@@ -23,9 +23,9 @@ from machine import describe
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
-from support.applications_kind import ApplicationsKind
-from support.page_world import PageWorld
-from support.viewing import READ_ALL, Crowd, shown
+from support.console.page_world import PageWorld
+from support.console.viewing import READ_ALL, Crowd, shown
+from support.wadm.applications_kind import ApplicationsKind
 from trellis.localcluster import ClusterInfo, owned_cluster
 from trellis.localcluster.api import Api
 from trellis.localcluster.building import How

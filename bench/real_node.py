@@ -29,11 +29,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from machine import describe
-from support.fleet import eventually
-from support.installer_runs import NODE
-from support.real_nodes import RealNode, containerd_restarts
-from support.real_nodes import eventually as until_true
-from support.rollouts import INSTALLERS, World, rollout_world
+from support.nodes.fleet import eventually
+from support.nodes.installer_runs import NODE
+from support.nodes.real_nodes import RealNode, containerd_restarts
+from support.nodes.real_nodes import eventually as until_true
+from support.nodes.rollouts import INSTALLERS, World, rollout_world
 from trellis import names
 from trellis.health import Health
 from trellis.kube.access import Access

@@ -5,8 +5,8 @@ asks as hosts do: each request sealed with a fresh key, 16 at once, every answer
 live. Out: figures and the machine they were measured on, on stdout; exit status 1 if a target is missed.
 With ``--peer`` it does the same in the same run, in turns, each time on a control plane and a NATS that are new, and
 the medians count. BINARY is ``secrets-kubernetes``, which ``go build`` makes of its public source. ``--cases`` sends
-all cases of the protocol (``tests/support/secrets_conformance``) to both as well. The client is a program built from
-the crates that hosts are made of; the share of the processor that it takes is printed.
+all cases of the protocol (``tests/support/secrets/secrets_conformance``) to both as well. The client is a program built
+from the crates that hosts are made of; the share of the processor that it takes is printed.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
-from support.secrets_client import Key, SecretsClient
-from support.secrets_conformance.judging import judge
-from support.secrets_conformance.table import CASES
-from support.secrets_conformance.world import READER, World, policy_of
-from support.secrets_server import Place, define_kinds, groups, until_served
+from support.secrets.secrets_client import Key, SecretsClient
+from support.secrets.secrets_conformance.judging import judge
+from support.secrets.secrets_conformance.table import CASES
+from support.secrets.secrets_conformance.world import READER, World, policy_of
+from support.secrets.secrets_server import Place, define_kinds, groups, until_served
 
 AT_ONCE = 16
 COUNT = 10_000

@@ -27,8 +27,8 @@ from trellis.localcluster import ClusterInfo, owned_cluster
 from trellis.telemetry import setup
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
-from support.exclusion import accepted, place, writer
-from support.pair import Pair
+from support.cluster.exclusion import accepted, place, writer
+from support.cluster.pair import Pair
 
 PACE = 0.02
 RENEWAL_SECONDS = 2.0

@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from machine import describe
-from support.controllers_world import Host, define, tenant_of
-from support.neighbours import BAD, EACH, Neighbourhood
+from support.guests.controllers_world import Host, define, tenant_of
+from support.guests.neighbours import BAD, EACH, Neighbourhood
 from trellis.localcluster import ClusterInfo, owned_cluster
 from trellis.localcluster.api import Api
 

@@ -27,7 +27,7 @@ from controller_host.guest.modules import Module, Modules
 from controller_host.guest.pages import PAGE
 from controller_host.guest.snapshots import Identity, Snapshots
 from machine import describe
-from support import tape, wat
+from support.guests import tape, wat
 
 WASM_PAGE = 65536
 LIMITS = Limits(memory_bytes=256 << 20, cpu_seconds=60, wall_seconds=60)

@@ -19,7 +19,7 @@ import nats.errors
 from chaos.bus_servers import BusServers, quiet
 from chaos.misfortune import Fault
 from chaos.steps import Step
-from support.tcp_proxy import TcpProxy
+from support.suite.tcp_proxy import TcpProxy
 from trellis.bus.message import HEADER_MSG_ID
 from trellis.bus.permissions import durables
 from trellis.events.subjects import PROVISIONER, STREAM_EVENTS, escape

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from chaos import small_disk
-from support.tcp_proxy import TcpProxy
+from support.suite.tcp_proxy import TcpProxy
 from trellis.localcluster.nats import NatsServer
 from trellis.localcluster.ports import LOOPBACK, free_ports
 

@@ -20,8 +20,8 @@ from chaos.controller_work import OBJECTS, Act
 from chaos.model import Expected
 from chaos.namespaces import Namespaces
 from chaos.steps import Step
-from support.controllers_world import CONFIG_MAPS, Tenant
-from support.guests import compile_c
+from support.guests.built import compile_c
+from support.guests.controllers_world import CONFIG_MAPS, Tenant
 from trellis.localcluster.api import Api
 from trellis.localcluster.building import How, make_once
 from trellis.localcluster.paths import cache_root

@@ -36,9 +36,9 @@ from chaos.points import Point, When
 from chaos.sides import Side
 from chaos.stories import Story
 from chaos.waiting import Patience, none_of
-from support.fleet import Fleet
-from support.nursery import Child, Nursery
-from support.tcp_proxy import TcpProxy
+from support.nodes.fleet import Fleet
+from support.suite.nursery import Child, Nursery
+from support.suite.tcp_proxy import TcpProxy
 from trellis.events.subjects import STREAM_DEAD
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api

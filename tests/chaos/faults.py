@@ -20,8 +20,8 @@ from chaos.bus_faults import BusFaults, refuse, silence
 from chaos.misfortune import Fault
 from chaos.replicas import Replica
 from chaos.steps import Step
-from support.api_proxy import Trouble
-from support.tcp_proxy import TcpProxy
+from support.cluster.api_proxy import Trouble
+from support.suite.tcp_proxy import TcpProxy
 from trellis import localcluster, names
 
 _STRANGER: Final = "stranger"

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from support.exclusion import Lease, accepted, late_writes, place
+from support.cluster.exclusion import Lease, accepted, late_writes, place
 
 Record = dict[str, Any]
 LED: Final = (

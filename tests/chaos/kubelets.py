@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from chaos.asking import Asking
-from support.installers import LAST_LOG_LINE
-from support.kubelets import Disk
+from support.nodes.installers import LAST_LOG_LINE
+from support.nodes.kubelets import Disk
 from trellis import names
 from trellis.installing import SpecError
 

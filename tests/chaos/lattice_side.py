@@ -22,9 +22,9 @@ from chaos.lattice_work import GROUPS, KUBECTL_S, WASH_S, Act, App
 from chaos.model import Expected
 from chaos.namespaces import Namespaces
 from chaos.steps import Step
-from support.host_groups import MINIMAL
-from support.manifests import ANY_HOST, capability, link
-from support.tcp_proxy import TcpProxy
+from support.lattices.host_groups import MINIMAL
+from support.suite.tcp_proxy import TcpProxy
+from support.wadm.manifests import ANY_HOST, capability, link
 from trellis import names
 from trellis.kube.resources import APPLICATIONS, DEPLOYMENTS, HOST_CONFIGS, SERVICES
 

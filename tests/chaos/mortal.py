@@ -2,12 +2,12 @@
 
 Run by a ``Nursery``. In: the file named by ``TRELLIS_TEST_DEATH``; whoever writes ``before`` or ``after`` into it kills
 the process so. Renewals of leases are no writes here: they come every second, and a process that dies in one has
-nothing under way. Its wall clock is that of ``support.stepped_clock``.
+nothing under way. Its wall clock is that of ``support.suite.stepped_clock``.
 """
 
 from __future__ import annotations
 
-import support.stepped_clock  # noqa: F401  # isort: skip - before anything that reads the clock
+import support.suite.stepped_clock  # noqa: F401  # isort: skip - before anything that reads the clock
 
 import importlib
 import os

@@ -18,9 +18,9 @@ from chaos.kubelets import Kubelets
 from chaos.model import Expected
 from chaos.node_work import NODES, SHIMS, Act, NodeEnd, NodeModel
 from chaos.steps import Step
-from support.kubelets import Disk
-from support.shims import CLASSES
-from support.shims import SHIMS as SHIMS_PATH
+from support.nodes.kubelets import Disk
+from support.nodes.shims import CLASSES
+from support.nodes.shims import SHIMS as SHIMS_PATH
 from trellis import names
 from trellis.localcluster.nodes import node_manifest
 

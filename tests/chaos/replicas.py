@@ -16,11 +16,11 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from chaos import orders
-from support import stepped_clock
-from support.api_proxy import ApiProxy
-from support.nursery import Child, Nursery
-from support.service_process import ask, free_port
-from support.tcp_proxy import TcpProxy
+from support.cluster.api_proxy import ApiProxy
+from support.suite import stepped_clock
+from support.suite.nursery import Child, Nursery
+from support.suite.service_process import ask, free_port
+from support.suite.tcp_proxy import TcpProxy
 
 _PAUSE_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 2.0

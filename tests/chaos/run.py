@@ -37,9 +37,9 @@ from chaos.schedule import WORK, make_schedule
 from chaos.steps import Schedule, Step
 from chaos.waiting import NoProcessorError
 from chaos.world import world
-from support import stepped_clock
-from support.installers import INSTALLER_STAGES
-from support.nursery import Nursery, nursery
+from support.nodes.installers import INSTALLER_STAGES
+from support.suite import stepped_clock
+from support.suite.nursery import Nursery, nursery
 from trellis.crds.kinds import APPLICATIONS, KINDS, Kind, make_definition
 from trellis.kube.resources import DEFINITIONS
 from trellis.localcluster import ClusterInfo, Lattices, local_cluster, up

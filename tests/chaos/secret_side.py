@@ -25,10 +25,10 @@ from chaos.namespaces import Namespaces
 from chaos.secret_witness import Answer, Witness
 from chaos.secret_work import ACCOUNTS, PART, SECRETS, Act
 from chaos.steps import Step
-from support import planted
-from support.host_groups import MINIMAL
-from support.secrets_host import Host, value
-from support.tcp_proxy import TcpProxy
+from support.lattices.host_groups import MINIMAL
+from support.secrets.secrets_host import Host, value
+from support.suite import planted
+from support.suite.tcp_proxy import TcpProxy
 from trellis.kube.resources import HOST_CONFIGS, ROLE_BINDINGS, ROLES, SECRET_GRANTS
 from trellis.kube.resources import SECRETS as SECRETS_KIND
 

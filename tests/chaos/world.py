@@ -30,10 +30,10 @@ from chaos.secret_side import SecretSide
 from chaos.sides import Side
 from chaos.steps import Schedule, Step
 from chaos.waiting import Patience, done_within
-from support import planted
-from support.fleet import Fleet
-from support.nursery import Nursery
-from support.tcp_proxy import TcpProxy
+from support.nodes.fleet import Fleet
+from support.suite import planted
+from support.suite.nursery import Nursery
+from support.suite.tcp_proxy import TcpProxy
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 

@@ -16,7 +16,7 @@ from application_manager.actions import Said as Because
 from application_manager.conditions import Refused, Seen, status_of
 from application_manager.snapshot import Absence, Base, Model, Snapshot
 from application_manager.views import view_application
-from support.application_objects import stored
+from support.wadm.application_objects import stored
 from trellis.crds.application import Application
 from trellis.crds.application_status import Phase
 from trellis.lattice.replies import Refusal, Status

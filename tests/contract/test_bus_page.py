@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.pages import BUS_PAGE, Block, blocks, table
+from support.suite.pages import BUS_PAGE, Block, blocks, table
 from trellis.bus.streams import DEFAULT_LIMITS
 from trellis.events.envelope import RawCloudEvent
 from trellis.events.subjects import STREAM_SUBJECTS, escape, fact_subject, spec_of_type

@@ -10,8 +10,8 @@ import yaml
 
 from console.rights import GROUP
 from console.settings import Settings
-from support.chart import CHART, SYSTEM, ChartRefusedError, Manifest, hooks, notes, of, rendered
-from support.grants import manifests
+from support.chart.rendered import CHART, SYSTEM, ChartRefusedError, Manifest, hooks, notes, of, rendered
+from support.cluster.grants import manifests
 
 NAME = "trellis-console"
 ACCOUNT_FILES = "/var/run/secrets/kubernetes.io/serviceaccount"

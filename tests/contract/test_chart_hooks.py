@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from support.chart import ChartRefusedError, Manifest, hooks, notes, only, rendered
-from support.grants import given
+from support.chart.rendered import ChartRefusedError, Manifest, hooks, notes, only, rendered
+from support.cluster.grants import given
 from trellis import names
 from trellis_bundle.command_line import app
 from trellis_bundle.commands import register

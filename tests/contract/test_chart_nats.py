@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from support.chart import CHART, SYSTEM, ChartRefusedError, Manifest, helm, hooks, of, rendered
+from support.chart.rendered import CHART, SYSTEM, ChartRefusedError, Manifest, helm, hooks, of, rendered
 from trellis.bus.accounts import chart_accounts
 
 ISSUED: dict[str, Any] = {"enabled": True, "certManager": {"issuerRef": {"name": "lab"}}}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from support.chart import CHART, ChartRefusedError, Manifest, of, rendered
+from support.chart.rendered import CHART, ChartRefusedError, Manifest, of, rendered
 
 HOME = "trellis-system"
 PROMETHEUS = {"podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}, "dashboard": {"enabled": True}}

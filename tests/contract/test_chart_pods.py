@@ -12,7 +12,7 @@ import yaml
 
 from controller_host.preparing import COMPILING
 from controller_host.views import parse_bytes
-from support.chart import CHART, ChartRefusedError, Manifest, of, only, rendered
+from support.chart.rendered import CHART, ChartRefusedError, Manifest, of, only, rendered
 from trellis.bus.permissions import SUBSCRIPTIONS
 from trellis.crds.kinds import BY_DIRECTORY, KINDS
 from trellis_bundle.run import SERVICES as RUNNABLES

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from controller_host.settings import Settings
-from support.chart import CHART, ChartRefusedError, Manifest, helm, of, only, rendered
-from support.grants import manifests
+from support.chart.rendered import CHART, ChartRefusedError, Manifest, helm, of, only, rendered
+from support.cluster.grants import manifests
 from trellis_bundle.controllers_roles import roles as controllers_roles
 from trellis_bundle.secrets_roles import Listed
 from trellis_bundle.secrets_roles import roles as secrets_roles

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from support.commands import expect_command
-from support.examples import manifests
+from support.examples.folders import manifests
+from support.suite.commands import expect_command
 from trellis_bundle.reference.__main__ import SETTINGS
 
 ROOT = Path(__file__).parents[2]

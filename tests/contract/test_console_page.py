@@ -18,7 +18,7 @@ from console.limits import NAMESPACES, PAGE_EVENTS, STREAMS_EACH
 from console.link import Link
 from console.routes import Routes
 from console.settings import Settings
-from support import seen_objects as objects
+from support.console import seen_objects as objects
 from trellis.bus.stored import Stored
 from trellis.bus.tail import event_of
 from trellis.health import Health

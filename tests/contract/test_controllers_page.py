@@ -14,8 +14,8 @@ from controller_host.outcomes import INIT_FAILED, RECONCILE_FAILED
 from controller_host.settings import Settings
 from controller_host.status import Seen, status_of
 from controller_host.views import read_spec, view_controller
-from support.commands import expect_command
-from support.pages import DOCS, table
+from support.suite.commands import expect_command
+from support.suite.pages import DOCS, table
 from trellis.crds.wasm_controllers import WasmController
 from trellis.telemetry.metrics import Metrics
 

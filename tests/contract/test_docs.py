@@ -15,7 +15,7 @@ import node_watcher.settings
 import provisioner.settings
 import secrets_backend.settings
 import service_reflector.settings
-from support.commands import expect_command
+from support.suite.commands import expect_command
 from trellis.crds.host_config import WasmCloudHostConfigSpec
 from trellis.installing import ShimWish
 from trellis.settings import ServiceSettings

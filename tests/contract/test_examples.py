@@ -12,8 +12,8 @@ import yaml
 from secrets_backend.decide import LinkGrant, view_grant
 from secrets_backend.resources import Reader, make_impersonation, make_reading
 from secrets_backend.tokens import Token
-from support.commands import expect_command
-from support.examples import EXAMPLES, Manifest, files, folders, kustomization, manifest, manifests
+from support.examples.folders import EXAMPLES, Manifest, files, folders, kustomization, manifest, manifests
+from support.suite.commands import expect_command
 from trellis.crds.application import Application
 from trellis.crds.host_config import WasmCloudHostConfig
 from trellis.crds.secret_grants import SecretGrant

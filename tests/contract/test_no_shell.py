@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from support.chart import rendered
+from support.chart.rendered import rendered
 from trellis.localcluster import requirements
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from secrets_backend.policy import Policy
 from secrets_backend.refusals import Refusal
 from secrets_backend.settings import Settings
 from secrets_backend.tokens import Token
-from support.commands import expect_command
+from support.suite.commands import expect_command
 from trellis.crds.application import Application
 from trellis.crds.secret_grants import SecretGrant
 from trellis.events.secrets import SecretChanged, SecretDenied, SecretGranted

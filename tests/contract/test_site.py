@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from support.commands import expect_command
+from support.suite.commands import expect_command
 from trellis_bundle.reference.__main__ import SETTINGS
 
 ROOT = Path(__file__).parents[2]

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from support.commands import expect_command
-from support.flows import FLOWS
-from support.pages import DOCS
+from support.examples.flows import FLOWS
+from support.suite.commands import expect_command
+from support.suite.pages import DOCS
 from trellis import names
 from trellis.telemetry.stories import MERGED
 from trellis.telemetry.timings import TelemetryTimings

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from support.commands import expect_command
-from support.situations import SITUATIONS, Situation
+from support.nodes.situations import SITUATIONS, Situation
+from support.suite.commands import expect_command
 
 PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 SUITE = Path(__file__).parents[1] / "integration" / "trellis_bundle" / "test_explained.py"

@@ -14,7 +14,7 @@ from pathlib import Path
 from trellis.localcluster import lattice_servers, requirements, wasmshim
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
-from support import secrets_client
+from support.secrets import secrets_client
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Final
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from e2e.parts import PARTS
-from support.written import Section, write_or_check
+from support.suite.written import Section, write_or_check
 
 RECORD: Final = Path(__file__).parent / "record.json"
 SECTION: Final = Section("tests/e2e/record.json")

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from chaos.record import commit
 from fuzz.found import FOUND
-from support.written import Section, write_or_check
+from support.suite.written import Section, write_or_check
 
 RECORD: Final = Path(__file__).parent / "record.jsonl"
 SECTION: Final = Section("tests/fuzz/record.jsonl")

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from support.leaks import heap, leaves_nothing, pytest_fixture_setup
+from support.suite.leaks import heap, leaves_nothing, pytest_fixture_setup
 
 __all__ = ["heap", "leaves_nothing", "pytest_fixture_setup"]

@@ -24,8 +24,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from chaos import day
-from support import durations
-from support.suite_rights import FOLDER_VARIABLE, faults
+from support.suite import durations
+from support.suite.suite_rights import FOLDER_VARIABLE, faults
 
 HERE = Path(__file__).parent
 SLOWEST = 20

@@ -22,8 +22,8 @@ from nats.aio.msg import Msg
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from support.host_behaviour import own_lattice  # noqa: E402 (the path is set first)
-from support.real_lattice import RealLattice, Wadm, application, http_server, wasm_component  # noqa: E402
+from support.lattices.host_behaviour import own_lattice  # noqa: E402 (the path is set first)
+from support.lattices.real_lattice import RealLattice, Wadm, application, http_server, wasm_component  # noqa: E402
 
 Manifest = dict[str, Any]
 EMPTY_COMPONENT = bytes.fromhex("0061736d0d000100")

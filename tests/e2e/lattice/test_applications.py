@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.host_behaviour import Lattice, own_lattice
-from support.real_lattice import RealLattice, Wadm, application, http_server, wasm_component
+from support.lattices.host_behaviour import Lattice, own_lattice
+from support.lattices.real_lattice import RealLattice, Wadm, application, http_server, wasm_component
 
 
 @pytest.fixture

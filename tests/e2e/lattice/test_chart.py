@@ -12,10 +12,10 @@ import pytest
 
 from host_manager.group import ADOPTED
 from host_manager.resources import make_nats_conf
-from support.chart import of, rendered
-from support.chart_parts import container, lattice_server, running, variables
-from support.fleet import eventually
-from support.host_groups import wish
+from support.chart.chart_parts import container, lattice_server, running, variables
+from support.chart.rendered import of, rendered
+from support.lattices.host_groups import wish
+from support.nodes.fleet import eventually
 from trellis.localcluster.building import How
 from trellis.localcluster.lattice_servers import WADM, lattice_servers
 from trellis.localcluster.nats import NatsServer

@@ -13,8 +13,8 @@ from chaos.crashes import Teller, crossing
 from chaos.points import Point
 from chaos.run import define
 from chaos.stories import LATTICE, STORIES, Story
-from support.installers import INSTALLER_STAGES
-from support.nursery import Nursery, nursery
+from support.nodes.installers import INSTALLER_STAGES
+from support.suite.nursery import Nursery, nursery
 from trellis.localcluster import ClusterInfo, Lattices, owned_cluster
 
 pytestmark = pytest.mark.timeout(900)

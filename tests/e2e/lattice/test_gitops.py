@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from support.fleet import is_ours
-from support.host_world import PATIENCE
-from support.kept import KeptWorld
-from support.real_lattice import RealLattice, Wadm, application, http_server, wasm_component
+from support.lattices.host_world import PATIENCE
+from support.lattices.real_lattice import RealLattice, Wadm, application, http_server, wasm_component
+from support.nodes.fleet import is_ours
+from support.wadm.kept import KeptWorld
 from trellis.kube.resources import APPLICATIONS
 
 pytestmark = pytest.mark.cluster

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import host_manager.settings
-from support.fleet import eventually
-from support.host_behaviour import own_lattice
-from support.host_world import HostWorld
-from support.real_lattice import RealLattice, Wadm, application, http_server, wasm_component
-from support.service_process import running
-from support.stub_host import Options, StubHost, stub_host
+from support.lattices.host_behaviour import own_lattice
+from support.lattices.host_world import HostWorld
+from support.lattices.real_lattice import RealLattice, Wadm, application, http_server, wasm_component
+from support.lattices.stub_host import Options, StubHost, stub_host
+from support.nodes.fleet import eventually
+from support.suite.service_process import running
 
 PATIENCE = 150.0
 """A host of wasmCloud beats each 30 s, wadm is asked each 60 s if it says nothing."""

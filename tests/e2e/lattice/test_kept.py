@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from support.fleet import eventually
-from support.host_world import PATIENCE
-from support.kept import KeptWorld, spec
-from support.kept_behaviour import KeptBehaviour, image_of, wadm_has
-from support.real_lattice import RealLattice, Wadm, wasm_component
+from support.lattices.host_world import PATIENCE
+from support.lattices.real_lattice import RealLattice, Wadm, wasm_component
+from support.nodes.fleet import eventually
+from support.wadm.kept import KeptWorld, spec
+from support.wadm.kept_behaviour import KeptBehaviour, image_of, wadm_has
 
 pytestmark = pytest.mark.cluster
 

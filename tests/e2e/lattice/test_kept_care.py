@@ -9,14 +9,14 @@ from typing import Any
 import nats
 import pytest
 
-from support.fleet import eventually
-from support.grants import SYSTEM, given, granted, manifests, refused, used
-from support.host_behaviour import own_lattice
-from support.host_world import PATIENCE
-from support.kept import KeptWorld, spec
-from support.kept_behaviour import wadm_has
-from support.real_lattice import RealLattice, Wadm, application, wasm_component
-from support.wadm_stand_in import BUCKET
+from support.cluster.grants import SYSTEM, given, granted, manifests, refused, used
+from support.lattices.host_behaviour import own_lattice
+from support.lattices.host_world import PATIENCE
+from support.lattices.real_lattice import RealLattice, Wadm, application, wasm_component
+from support.nodes.fleet import eventually
+from support.wadm.kept import KeptWorld, spec
+from support.wadm.kept_behaviour import wadm_has
+from support.wadm.wadm_stand_in import BUCKET
 from trellis import names
 from trellis.kube.resources import APPLICATIONS, CONFIGMAPS, HOST_CONFIGS, LEASES
 from trellis.lattice.group_views import view_group

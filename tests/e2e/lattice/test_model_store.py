@@ -9,10 +9,10 @@ import nats
 import pytest
 from nats.js.kv import KeyValue
 
-from support.host_behaviour import own_lattice
-from support.real_lattice import RealLattice, application, http_server
-from support.store_behaviour import StoreBehaviour, World, followed, until
-from support.wadm_stand_in import BUCKET
+from support.lattices.host_behaviour import own_lattice
+from support.lattices.real_lattice import RealLattice, application, http_server
+from support.wadm.store_behaviour import StoreBehaviour, World, followed, until
+from support.wadm.wadm_stand_in import BUCKET
 
 
 @pytest.fixture

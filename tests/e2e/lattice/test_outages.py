@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from support.outage_behaviour import OutageBehaviour, Servers
-from support.real_lattice import RealLattice
+from support.lattices.real_lattice import RealLattice
+from support.wadm.outage_behaviour import OutageBehaviour, Servers
 
 pytestmark = pytest.mark.cluster
 

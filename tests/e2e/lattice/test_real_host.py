@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
-from support.host_behaviour import SECONDS, HostBehaviour, NewHost, Running, own_lattice
-from support.real_lattice import HostProcess, RealLattice
+from support.lattices.host_behaviour import SECONDS, HostBehaviour, NewHost, Running, own_lattice
+from support.lattices.real_lattice import HostProcess, RealLattice
 from trellis.localcluster.processes import wait_gone
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from support.fleet import eventually
-from support.host_behaviour import own_lattice
-from support.manifests import ANY_HOST, capability, link
-from support.real_lattice import RealLattice, Wadm, application, wasm_component
-from support.reflected import ReflectedWorld
+from support.lattices.host_behaviour import own_lattice
+from support.lattices.real_lattice import RealLattice, Wadm, application, wasm_component
+from support.lattices.reflected import ReflectedWorld
+from support.nodes.fleet import eventually
+from support.wadm.manifests import ANY_HOST, capability, link
 from trellis.kube.resources import SERVICES
 
 COUNT = 100

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from support.host_behaviour import own_lattice
-from support.host_world import HostWorld
-from support.kept import KeptWorld, kept_world
-from support.real_lattice import RealLattice, Wadm
-from support.restored_behaviour import Restored, RestoredBehaviour
+from support.lattices.host_behaviour import own_lattice
+from support.lattices.host_world import HostWorld
+from support.lattices.real_lattice import RealLattice, Wadm
+from support.wadm.kept import KeptWorld, kept_world
+from support.wadm.restored_behaviour import Restored, RestoredBehaviour
 from trellis.localcluster import lattice_servers
 
 pytestmark = pytest.mark.cluster

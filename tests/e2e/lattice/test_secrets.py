@@ -20,11 +20,12 @@ from typing import Any
 import nats
 import pytest
 
-from support import examples, secrets_client
-from support.host_behaviour import own_lattice
-from support.real_lattice import RealLattice, Wadm, application, wasm_component
-from support.secrets_conformance.world import NOT_TEXT, READER, TEXT, World
-from support.secrets_server import Asked, Place, asked_backend
+from support.examples import folders as examples
+from support.lattices.host_behaviour import own_lattice
+from support.lattices.real_lattice import RealLattice, Wadm, application, wasm_component
+from support.secrets import secrets_client
+from support.secrets.secrets_conformance.world import NOT_TEXT, READER, TEXT, World
+from support.secrets.secrets_server import Asked, Place, asked_backend
 from trellis.kube.resources import SECRET_GRANTS, SECRETS, Resource
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.nats import NatsServer

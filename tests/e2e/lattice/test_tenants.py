@@ -7,14 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from application_manager.timings import Timings
-from support.fleet import eventually
-from support.host_behaviour import own_lattice
-from support.host_world import PATIENCE, HostWorld
-from support.kept import KeptWorld, kept_world
-from support.kept_behaviour import KeptBehaviour, models
-from support.real_lattice import Wadm, application, http_server
-from support.store_behaviour import followed, manifest, until
-from support.tenants import (
+from support.lattices.host_behaviour import own_lattice
+from support.lattices.host_world import PATIENCE, HostWorld
+from support.lattices.real_lattice import Wadm, application, http_server
+from support.nats.tenants import (
     EAST,
     WEST,
     TenantLattice,
@@ -23,6 +19,10 @@ from support.tenants import (
     from_wadms_account,
     url_of,
 )
+from support.nodes.fleet import eventually
+from support.wadm.kept import KeptWorld, kept_world
+from support.wadm.kept_behaviour import KeptBehaviour, models
+from support.wadm.store_behaviour import followed, manifest, until
 from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.lattices import Lattices
 from trellis.lattice.store import Proof

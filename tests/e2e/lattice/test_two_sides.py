@@ -13,13 +13,13 @@ from typing import Self
 import nats
 import pytest
 
-from support.host_behaviour import own_lattice
-from support.host_world import HostWorld
-from support.kept import kept_world
-from support.real_lattice import RealLattice, Wadm
-from support.service_process import running
-from support.two_real_sides import One, TwoRealSides
-from support.wadm_stand_in import BUCKET
+from support.lattices.host_behaviour import own_lattice
+from support.lattices.host_world import HostWorld
+from support.lattices.real_lattice import RealLattice, Wadm
+from support.suite.service_process import running
+from support.wadm.kept import kept_world
+from support.wadm.two_real_sides import One, TwoRealSides
+from support.wadm.wadm_stand_in import BUCKET
 from trellis import localcluster
 
 pytestmark = pytest.mark.cluster

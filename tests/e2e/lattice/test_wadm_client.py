@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from support.host_behaviour import own_lattice
-from support.real_lattice import RealLattice, application, http_server
+from support.lattices.host_behaviour import own_lattice
+from support.lattices.real_lattice import RealLattice, application, http_server
 from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.link import Link, LinkAwayError
 from trellis.lattice.projection import project

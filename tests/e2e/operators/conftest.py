@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.example_worlds import hello, kubectl
-from support.operator_processes import Operators
+from support.examples.example_worlds import hello, kubectl
+from support.operators.operator_processes import Operators
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 

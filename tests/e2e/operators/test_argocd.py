@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from support.applied_examples import Kubectl
-from support.argocd import APPLICATIONS, NAMESPACE, argocd
-from support.example_overlays import overlay, replaced
-from support.example_repository import ExampleRepository, example_repository
-from support.example_worlds import HELLO
-from support.examples import manifest
-from support.fleet import eventually
-from support.host_world import HostWorld
-from support.kept import KeptWorld, kept_world
-from support.operator_processes import Operators
-from support.wadm_stand_in import WadmStandIn
+from support.examples.applied_examples import Kubectl
+from support.examples.example_overlays import overlay, replaced
+from support.examples.example_repository import ExampleRepository, example_repository
+from support.examples.example_worlds import HELLO
+from support.examples.folders import manifest
+from support.lattices.host_world import HostWorld
+from support.nodes.fleet import eventually
+from support.operators.argocd import APPLICATIONS, NAMESPACE, argocd
+from support.operators.operator_processes import Operators
+from support.wadm.kept import KeptWorld, kept_world
+from support.wadm.wadm_stand_in import WadmStandIn
 from trellis.kube.resources import HOST_CONFIGS, NAMESPACES, PODS
 from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer

@@ -19,15 +19,15 @@ import pytest
 import yaml
 from nats.aio.msg import Msg
 
-from support.buses import eventually, eventually_async
-from support.cert_manager import authority, cert_manager
-from support.chart import CHART, SYSTEM, ChartRefusedError, Manifest, only
-from support.chart_nats import ChartServers, Files, PodServer, by_the_word_of, mount
-from support.fleet import Fleet
-from support.installed import Installation, Running, Where, processes
-from support.issued_bus import IssuedBus
-from support.operator_processes import Operators
-from support.service_process import ask
+from support.chart.chart_nats import ChartServers, Files, PodServer, by_the_word_of, mount
+from support.chart.installed import Installation, Running, Where, processes
+from support.chart.issued_bus import IssuedBus
+from support.chart.rendered import CHART, SYSTEM, ChartRefusedError, Manifest, only
+from support.nats.buses import eventually, eventually_async
+from support.nodes.fleet import Fleet
+from support.operators.cert_manager import authority, cert_manager
+from support.operators.operator_processes import Operators
+from support.suite.service_process import ask
 from trellis.bus.dial import dial
 from trellis.bus.errors import BusUnavailable
 from trellis.localcluster import ClusterInfo

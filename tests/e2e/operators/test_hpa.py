@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.applied_examples import Kubectl
-from support.examples import manifest
-from support.fleet import eventually
-from support.host_world import PATIENCE, HostWorld
-from support.keda import METERED, USAGE, metered, metrics_server
-from support.operator_processes import Operators
+from support.examples.applied_examples import Kubectl
+from support.examples.folders import manifest
+from support.lattices.host_world import PATIENCE, HostWorld
+from support.nodes.fleet import eventually
+from support.operators.keda import METERED, USAGE, metered, metrics_server
+from support.operators.operator_processes import Operators
 from trellis.kube.resources import PODS, Resource
 
 pytestmark = pytest.mark.cluster

@@ -14,13 +14,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from support.applied_examples import Kubectl
-from support.example_overlays import overlay, replaced
-from support.examples import manifest
-from support.fleet import eventually
-from support.host_world import HostWorld
-from support.keda import keda
-from support.operator_processes import Operators
+from support.examples.applied_examples import Kubectl
+from support.examples.example_overlays import overlay, replaced
+from support.examples.folders import manifest
+from support.lattices.host_world import HostWorld
+from support.nodes.fleet import eventually
+from support.operators.keda import keda
+from support.operators.operator_processes import Operators
 from trellis.kube.resources import HOST_CONFIGS, Resource
 
 pytestmark = pytest.mark.cluster

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.host_images import host_images, nats_image
-from support.real_nodes import SHIM_IMAGE, Kubectl, eventually, fingerprint
+from support.lattices.host_images import host_images, nats_image
+from support.nodes.real_nodes import SHIM_IMAGE, Kubectl, eventually, fingerprint
 from trellis.crds.host_config import WasmCloudHostConfig
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.localcluster import ClusterInfo, debian, owned_cluster

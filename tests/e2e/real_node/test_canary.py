@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.installer_runs import NODE
-from support.real_nodes import eventually, fingerprint, wasm_pod
-from support.rollouts import World, rollout_world
-from support.shim_archives import BROKEN
+from support.nodes.installer_runs import NODE
+from support.nodes.real_nodes import eventually, fingerprint, wasm_pod
+from support.nodes.rollouts import World, rollout_world
+from support.nodes.shim_archives import BROKEN
 from trellis import names
 from trellis.localcluster.realnode_faults import run_in
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.chart import SYSTEM
-from support.chart_cluster import ChartCluster, chart_cluster
+from support.chart.chart_cluster import ChartCluster, chart_cluster
+from support.chart.rendered import SYSTEM
 from trellis import names
 from trellis.crds.kinds import BY_DIRECTORY
 

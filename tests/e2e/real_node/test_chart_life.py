@@ -19,18 +19,18 @@ import pytest
 import yaml
 from playwright.async_api import expect
 
-from support import lived_in
-from support.chart import CHART, ChartRefusedError
-from support.chart_cluster import chart_cluster
-from support.forwarded import forwarded
-from support.host_images import NATS
-from support.https_files import http_files
-from support.jaeger import JAEGER, jaeger_image
-from support.lived_in import HELLO, HOSTS, PAYMENTS, Life
-from support.page_browser import Chrome
-from support.real_nodes import eventually, pod, wasm_pod
-from support.shim_archives import archive
-from support.wasmcloud_image import wasmcloud_image
+from support.chart import lived_in
+from support.chart.chart_cluster import chart_cluster
+from support.chart.forwarded import forwarded
+from support.chart.lived_in import HELLO, HOSTS, PAYMENTS, Life
+from support.chart.rendered import CHART, ChartRefusedError
+from support.console.page_browser import Chrome
+from support.lattices.host_images import NATS
+from support.lattices.wasmcloud_image import wasmcloud_image
+from support.nodes.https_files import http_files
+from support.nodes.real_nodes import eventually, pod, wasm_pod
+from support.nodes.shim_archives import archive
+from support.suite.jaeger import JAEGER, jaeger_image
 from trellis import names
 from trellis.bus.naming import CLAIM_STREAM
 from trellis.bus.permissions import PEOPLE_INBOX

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.real_nodes import RUNTIME_CLASS, Kubectl, eventually, shim_job, wasm_pod
+from support.nodes.real_nodes import RUNTIME_CLASS, Kubectl, eventually, shim_job, wasm_pod
 
 CLUSTER = "old_node"
 NODE = "real-0"

@@ -17,12 +17,12 @@ import nats
 import nats.errors
 import pytest
 
-from support.fleet import eventually
-from support.host_behaviour import Lattice, own_lattice
-from support.host_images import NATS, NEW_VERSION, OLD_VERSION, host_image
-from support.real_nodes import Kubectl
-from support.service_process import running
-from support.settling import settle
+from support.lattices.host_behaviour import Lattice, own_lattice
+from support.lattices.host_images import NATS, NEW_VERSION, OLD_VERSION, host_image
+from support.nodes.fleet import eventually
+from support.nodes.real_nodes import Kubectl
+from support.suite.service_process import running
+from support.suite.settling import settle
 from trellis.localcluster import ClusterInfo, kill, restart
 
 NODE = "real-0"

@@ -17,8 +17,8 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packaging.markers import Marker
 
-from support.installer_image import installer_image
-from support.services_image import services_image
+from support.chart.services_image import services_image
+from support.nodes.installer_image import installer_image
 from trellis.localcluster.building import How
 from trellis.localcluster.own_images import DOCUMENTS, documents
 from trellis.localcluster.progress import Lines

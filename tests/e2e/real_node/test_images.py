@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from support.real_nodes import Kubectl, pod
+from support.nodes.real_nodes import Kubectl, pod
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.building import How
 from trellis.localcluster.imagebuild import Recipe, build_image

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 from backports import zstd
 
-from support.busy_wasm import busy_image, busy_pod
-from support.installer_image import INSTALLER, installer_image
-from support.installer_runs import NODE, InstallerJobs, hanging_program
-from support.real_nodes import RUNTIME_CLASS, Kubectl, RealNode, eventually, fingerprint, pod, wasm_pod
+from support.nodes.busy_wasm import busy_image, busy_pod
+from support.nodes.installer_image import INSTALLER, installer_image
+from support.nodes.installer_runs import NODE, InstallerJobs, hanging_program
+from support.nodes.real_nodes import RUNTIME_CLASS, Kubectl, RealNode, eventually, fingerprint, pod, wasm_pod
 from trellis.install_results import FailureReason, Outcome
 from trellis.localcluster import ClusterInfo, debian, owned_cluster
 from trellis.localcluster.building import How

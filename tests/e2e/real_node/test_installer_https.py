@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from support.https_files import HttpsFiles, https_files
-from support.installer_image import installer_image
-from support.installer_runs import Ended, InstallerJobs, installer_job
-from support.node_trees import tree, tree_hash
-from support.real_nodes import RUNTIME_CLASS, RealNode, containerd_restarts, run_wasm_pod, wasm_pod_trouble
-from support.shim_archives import WORKING, write_archives
+from support.nodes.https_files import HttpsFiles, https_files
+from support.nodes.installer_image import installer_image
+from support.nodes.installer_runs import Ended, InstallerJobs, installer_job
+from support.nodes.node_trees import tree, tree_hash
+from support.nodes.real_nodes import RUNTIME_CLASS, RealNode, containerd_restarts, run_wasm_pod, wasm_pod_trouble
+from support.nodes.shim_archives import WORKING, write_archives
 from trellis.install_results import FailureReason, Outcome
 from trellis.localcluster import owned_cluster
 from trellis.localcluster.building import How

@@ -15,11 +15,11 @@ import pytest
 from node_installer.web import basic
 from provisioner.resources import Task, make_installer_job
 from provisioner.settings import Settings
-from support.installer_image import INSTALLER, installer_image
-from support.installer_runs import Ended, InstallerJobs
-from support.node_trees import tree
-from support.real_nodes import RealNode
-from support.shim_archives import WORKING, archive, program
+from support.nodes.installer_image import INSTALLER, installer_image
+from support.nodes.installer_runs import Ended, InstallerJobs
+from support.nodes.node_trees import tree
+from support.nodes.real_nodes import RealNode
+from support.nodes.shim_archives import WORKING, archive, program
 from trellis.install_results import FailureReason, Outcome
 from trellis.installing import InstallSpec, ShimWish, Source
 from trellis.localcluster import owned_cluster

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from support.installer_runs import NODE
-from support.real_nodes import eventually
-from support.rollouts import INSTALLERS, World, rollout_world
+from support.nodes.installer_runs import NODE
+from support.nodes.real_nodes import eventually
+from support.nodes.rollouts import INSTALLERS, World, rollout_world
 
 INSTALLER, PROVISIONER, WATCHER = "trellis-node-installer", "trellis-provisioner", "trellis-node-watcher"
 Named = tuple[str, str]

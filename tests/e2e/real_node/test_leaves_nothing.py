@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.real_nodes import Kubectl, eventually, fingerprint, interfaces, namespaces, remains
+from support.nodes.real_nodes import Kubectl, eventually, fingerprint, interfaces, namespaces, remains
 from trellis.localcluster import down, realnode, registry, status, up
 from trellis.localcluster.building import How
 from trellis.localcluster.paths import Layout

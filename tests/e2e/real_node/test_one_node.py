@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.real_nodes import (
+from support.nodes.real_nodes import (
     RUNTIME_CLASS,
     Kubectl,
     eventually,

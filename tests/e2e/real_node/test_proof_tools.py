@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from support.https_files import HttpsFiles, https_files
-from support.node_trees import tree, tree_hash
-from support.real_nodes import (
+from support.nodes.https_files import HttpsFiles, https_files
+from support.nodes.node_trees import tree, tree_hash
+from support.nodes.real_nodes import (
     RealNode,
     containerd_restarts,
     eventually,
     pod,
 )
-from support.shim_archives import write_archives
+from support.nodes.shim_archives import write_archives
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.building import How
 from trellis.localcluster.node_images import PYTHON, python_image

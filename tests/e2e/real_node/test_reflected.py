@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from support.fleet import eventually
-from support.host_behaviour import own_lattice
-from support.host_images import NATS, OLD_VERSION, host_image
-from support.lattice_speaker import LatticeSpeaker
-from support.manifests import ANY_HOST, capability, link, manifest
-from support.real_nodes import Kubectl
-from support.reflected import Wadm
-from support.service_process import running
+from support.lattices.host_behaviour import own_lattice
+from support.lattices.host_images import NATS, OLD_VERSION, host_image
+from support.lattices.lattice_speaker import LatticeSpeaker
+from support.lattices.reflected import Wadm
+from support.nodes.fleet import eventually
+from support.nodes.real_nodes import Kubectl
+from support.suite.service_process import running
+from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from trellis import names
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.realnode_faults import run_in

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from support.busy_wasm import busy_pod
-from support.installer_runs import NODE
-from support.real_nodes import eventually
-from support.rollouts import INSTALLERS, World, events, rollout_world
+from support.nodes.busy_wasm import busy_pod
+from support.nodes.installer_runs import NODE
+from support.nodes.real_nodes import eventually
+from support.nodes.rollouts import INSTALLERS, World, events, rollout_world
 from trellis import names
 from trellis.install_results import InstallResult, Outcome, parse_result
 from trellis.localcluster.realnode_faults import run_in

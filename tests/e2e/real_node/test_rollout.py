@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.installer_runs import NODE
-from support.real_nodes import eventually, fingerprint, wasm_pod
-from support.rollouts import World, rollout_world
+from support.nodes.installer_runs import NODE
+from support.nodes.real_nodes import eventually, fingerprint, wasm_pod
+from support.nodes.rollouts import World, rollout_world
 from trellis import names
 
 

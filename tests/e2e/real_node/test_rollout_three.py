@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from support.real_nodes import eventually, wasm_pod
-from support.rollouts import World, rollout_world
+from support.nodes.real_nodes import eventually, wasm_pod
+from support.nodes.rollouts import World, rollout_world
 from trellis.localcluster.realnode_faults import cut_off, heal, power_off, power_on, run_in
 
 NODES = ("real-0", "real-1", "real-2")

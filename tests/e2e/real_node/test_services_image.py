@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from support.chart import CHART, SYSTEM, Manifest, helm, of, only, rendered
-from support.real_nodes import Kubectl, eventually, pod
-from support.services_image import SERVICES, services_image
+from support.chart.rendered import CHART, SYSTEM, Manifest, helm, of, only, rendered
+from support.chart.services_image import SERVICES, services_image
+from support.nodes.real_nodes import Kubectl, eventually, pod
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.building import How
 from trellis.localcluster.node_images import NATS, nats_image

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support.real_nodes import RealNode, eventually, run_wasm_pod, runtime_handlers, wasm_pod, wasm_pod_trouble
-from support.shim_archives import BROKEN, KEEPS_CONTAINERD_DOWN, WORKING, program
+from support.nodes.real_nodes import RealNode, eventually, run_wasm_pod, runtime_handlers, wasm_pod, wasm_pod_trouble
+from support.nodes.shim_archives import BROKEN, KEEPS_CONTAINERD_DOWN, WORKING, program
 from trellis.localcluster import owned_cluster
 from trellis.localcluster.building import How
 from trellis.localcluster.progress import Lines

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.real_nodes import Kubectl, eventually, pod
+from support.nodes.real_nodes import Kubectl, eventually, pod
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.realnode_faults import cut_off, heal, reboot, run_in
 

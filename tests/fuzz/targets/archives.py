@@ -21,7 +21,7 @@ from controller_host import layers
 from fuzz.target import Target, tried
 from node_installer import archive, elf
 from node_installer.errors import InstallError
-from support.mutations import spoilt
+from support.suite.mutations import spoilt
 from trellis.install_results import FailureReason
 
 if sys.version_info >= (3, 14):

@@ -11,7 +11,7 @@ from typing import Any
 
 from fuzz.samples import sampled
 from fuzz.target import Target, jsonable, tried
-from support.mutations import dumped, mutated, spoilt, spoilt_text, text
+from support.suite.mutations import dumped, mutated, spoilt, spoilt_text, text
 from trellis.bus.client import SturdyClient
 from trellis.bus.dead import Delivered, header_bytes, letter
 from trellis.bus.letters import letter_of, replayed_headers

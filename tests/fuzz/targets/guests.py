@@ -27,7 +27,7 @@ from host_manager.inputs import _registries
 from node_installer.errors import InstallError
 from node_installer.oci import Registry, credentials_for, parse_reference
 from node_installer.web import Response, Web
-from support.mutations import dumped, mutated_often, spoilt, text
+from support.suite.mutations import dumped, mutated_often, spoilt, text
 from trellis.install_results import FailureReason
 from trellis.kube.errors import Call, KubeError, error_from
 from trellis.kube.nesting import MOST_LEVELS, cut

@@ -20,7 +20,7 @@ from node_installer.entries import Entry
 from node_installer.errors import InstallError
 from node_installer.refusal import Refusal, parse_refusal
 from node_installer.state import ConfigState, Journal, Phase, ShimState, State, parse_journal, parse_state
-from support.mutations import dumped, mutated_often, spoilt, text
+from support.suite.mutations import dumped, mutated_often, spoilt, text
 from trellis.install_results import (
     TERMINATION_MESSAGE_BYTES,
     EndedProcess,

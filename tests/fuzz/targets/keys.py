@@ -11,9 +11,9 @@ import nkeys
 from fuzz.target import Target, tried
 from secrets_backend.key_secret import KeySecretError, data_of, read_ring
 from secrets_backend.nkey import KeyFormatError, Prefix, decode_public, decode_seed, encode_public, encode_seed
-from support.mutations import spoilt_text, text
-from support.secret_cases import judged
-from support.secret_mutations import KINDS, drawn
+from support.secrets.secret_cases import judged
+from support.secrets.secret_mutations import KINDS, drawn
+from support.suite.mutations import spoilt_text, text
 from trellis import names
 from trellis.credentials import CredentialsError, Kind, identity_of
 

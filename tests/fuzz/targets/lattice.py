@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Any
 
 from fuzz.target import Target, jsonable, tried
-from support.lattice_recordings import everything, replies
-from support.mutations import dumped, mutated_often, spoilt_text, text
+from support.lattices.lattice_recordings import everything, replies
+from support.suite.mutations import dumped, mutated_often, spoilt_text, text
 from trellis.lattice import subjects
 from trellis.lattice.addresses import AddressError, Family, read_address
 from trellis.lattice.configurations import read_configuration, read_host_configuration

@@ -19,7 +19,7 @@ from host_manager.group import Group
 from host_manager.snapshot import Problem, group_of, view_head
 from secrets_backend.decide import view_grant
 from service_reflector.keeping import read_kept
-from support.mutations import DEEP, dumped, mutated, mutated_often, text
+from support.suite.mutations import DEEP, dumped, mutated, mutated_often, text
 from trellis import names
 from trellis.breaker import Admission, Closing, Opening, State
 from trellis.breaker_record import decode, encode

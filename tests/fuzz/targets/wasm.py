@@ -15,7 +15,7 @@ from controller_host.guest.reading import u32
 from controller_host.guest.refusals import ModuleRefused
 from controller_host.guest.rewriting import START_EXPORT, global_export, rewrite
 from fuzz.target import Target, tried
-from support.mutations import spoilt
+from support.suite.mutations import spoilt
 
 _TYPES = {"i32": 0x7F, "i64": 0x7E, "f32": 0x7D, "f64": 0x7C, "v128": 0x7B, "funcref": 0x70, "externref": 0x6F}
 _PAGE = 65536

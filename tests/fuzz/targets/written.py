@@ -21,7 +21,7 @@ from controller_host.watch_specs import specs_of
 from fuzz.target import Target, tried
 from node_installer.spans import Tracer
 from provisioner.settings import Settings as ProvisionerSettings
-from support.mutations import text, value
+from support.suite.mutations import text, value
 from trellis.counts import CountOrPercent
 from trellis.crds.wasm_controllers import Watch
 from trellis.durations import parse_seconds

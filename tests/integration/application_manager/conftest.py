@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from support.kept import KeptWorld
-from support.real_lattice import Wadm
-from support.wadm_stand_in import WadmStandIn
+from support.lattices.real_lattice import Wadm
+from support.wadm.kept import KeptWorld
+from support.wadm.wadm_stand_in import WadmStandIn
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from support.fleet import eventually
-from support.host_world import PATIENCE
-from support.kept import KeptWorld, spec
-from support.kept_behaviour import image_of, wadm_has, wadm_lacks
-from support.real_lattice import Wadm, application, wasm_component
-from support.wadm_stand_in import WadmStandIn
+from support.lattices.host_world import PATIENCE
+from support.lattices.real_lattice import Wadm, application, wasm_component
+from support.nodes.fleet import eventually
+from support.wadm.kept import KeptWorld, spec
+from support.wadm.kept_behaviour import image_of, wadm_has, wadm_lacks
+from support.wadm.wadm_stand_in import WadmStandIn
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

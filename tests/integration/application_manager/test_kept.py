@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.kept_behaviour import KeptBehaviour
+from support.wadm.kept_behaviour import KeptBehaviour
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

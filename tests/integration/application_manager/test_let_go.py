@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.kept import KeptWorld, spec
-from support.real_lattice import Wadm
+from support.lattices.real_lattice import Wadm
+from support.wadm.kept import KeptWorld, spec
 from trellis import names
 from trellis.kube.resources import CONFIGMAPS, HOST_CONFIGS, Manifest
 

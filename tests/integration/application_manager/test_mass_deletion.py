@@ -6,12 +6,12 @@ import http
 
 import pytest
 
-from support.crd_deletion import define_again, delete_definition
-from support.fleet import eventually
-from support.host_world import PATIENCE
-from support.kept import KeptWorld, spec
-from support.kept_behaviour import wadm_has
-from support.real_lattice import Wadm
+from support.cluster.crd_deletion import define_again, delete_definition
+from support.lattices.host_world import PATIENCE
+from support.lattices.real_lattice import Wadm
+from support.nodes.fleet import eventually
+from support.wadm.kept import KeptWorld, spec
+from support.wadm.kept_behaviour import wadm_has
 from trellis import names
 from trellis.kube.breaker import HELD
 from trellis.kube.resources import APPLICATIONS, EVENTS

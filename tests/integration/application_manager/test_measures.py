@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from support.fleet import eventually
-from support.host_world import PATIENCE
-from support.kept import KeptWorld, spec
-from support.wadm_stand_in import WadmStandIn
+from support.lattices.host_world import PATIENCE
+from support.nodes.fleet import eventually
+from support.wadm.kept import KeptWorld, spec
+from support.wadm.wadm_stand_in import WadmStandIn
 from trellis.events.subjects import APPLICATION_MANAGER
 from trellis.localcluster.nats import NatsServer
 from trellis.runtime import LedService

@@ -9,8 +9,8 @@ import asyncio
 
 import pytest
 
-from support.outage_behaviour import OutageBehaviour, Servers
-from support.wadm_stand_in import WadmStandIn
+from support.wadm.outage_behaviour import OutageBehaviour, Servers
+from support.wadm.wadm_stand_in import WadmStandIn
 from trellis.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from support.kept import KeptWorld, spec
-from support.wadm_stand_in import WadmStandIn
+from support.wadm.kept import KeptWorld, spec
+from support.wadm.wadm_stand_in import WadmStandIn
 from trellis.lattice.replies import Refusal
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from support.host_behaviour import own_lattice
-from support.host_world import HostWorld
-from support.kept import QUICK, KeptWorld, kept_world
-from support.restored_behaviour import Restored, RestoredBehaviour
-from support.wadm_stand_in import WadmStandIn
+from support.lattices.host_behaviour import own_lattice
+from support.lattices.host_world import HostWorld
+from support.wadm.kept import QUICK, KeptWorld, kept_world
+from support.wadm.restored_behaviour import Restored, RestoredBehaviour
+from support.wadm.wadm_stand_in import WadmStandIn
 from trellis.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from support.kept import KeptWorld, spec
-from support.settling import settle
-from support.wadm_stand_in import WadmStandIn
+from support.suite.settling import settle
+from support.wadm.kept import KeptWorld, spec
+from support.wadm.wadm_stand_in import WadmStandIn
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from support.host_behaviour import own_lattice
-from support.host_world import HostWorld
-from support.kept import QUICK, KeptWorld, kept_world
-from support.outage_behaviour import OutageBehaviour, Servers
-from support.real_lattice import Wadm
-from support.tenants import EAST, from_own_account, from_wadms_account, url_of, write_accounts
-from support.wadm_stand_in import WadmStandIn
+from support.lattices.host_behaviour import own_lattice
+from support.lattices.host_world import HostWorld
+from support.lattices.real_lattice import Wadm
+from support.nats.tenants import EAST, from_own_account, from_wadms_account, url_of, write_accounts
+from support.wadm.kept import QUICK, KeptWorld, kept_world
+from support.wadm.outage_behaviour import OutageBehaviour, Servers
+from support.wadm.wadm_stand_in import WadmStandIn
 from trellis.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]

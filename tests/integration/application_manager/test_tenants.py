@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from support.fleet import eventually
-from support.host_behaviour import own_lattice
-from support.host_world import PATIENCE, HostWorld
-from support.kept import QUICK, KeptWorld, kept_world, spec
-from support.kept_behaviour import KeptBehaviour, wadm_has
-from support.real_lattice import Wadm, application, wasm_component
-from support.tenants import EAST, WEST, from_own_account, from_wadms_account, url_of, write_accounts
-from support.wadm_stand_in import WadmStandIn
+from support.lattices.host_behaviour import own_lattice
+from support.lattices.host_world import PATIENCE, HostWorld
+from support.lattices.real_lattice import Wadm, application, wasm_component
+from support.nats.tenants import EAST, WEST, from_own_account, from_wadms_account, url_of, write_accounts
+from support.nodes.fleet import eventually
+from support.wadm.kept import QUICK, KeptWorld, kept_world, spec
+from support.wadm.kept_behaviour import KeptBehaviour, wadm_has
+from support.wadm.wadm_stand_in import WadmStandIn
 from trellis import names
 from trellis.localcluster.nats import NatsServer
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from support.api_proxy import ApiProxy
-from support.fleet import eventually
-from support.host_world import PATIENCE
-from support.kept import KeptWorld, spec
-from support.kept_behaviour import wadm_has, wadm_lacks
-from support.real_lattice import Wadm
+from support.cluster.api_proxy import ApiProxy
+from support.lattices.host_world import PATIENCE
+from support.lattices.real_lattice import Wadm
+from support.nodes.fleet import eventually
+from support.wadm.kept import KeptWorld, spec
+from support.wadm.kept_behaviour import wadm_has, wadm_lacks
 from trellis import names
 from trellis.kube.resources import APPLICATIONS, HOST_CONFIGS, Resource
 from trellis.runtime import LedService

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from support.fleet import Manifest, eventually
-from support.host_world import PATIENCE
-from support.kept import KeptWorld, spec
-from support.real_lattice import Wadm, application, wasm_component
-from support.validating_policies import refusing, rule
+from support.cluster.validating_policies import refusing, rule
+from support.lattices.host_world import PATIENCE
+from support.lattices.real_lattice import Wadm, application, wasm_component
+from support.nodes.fleet import Manifest, eventually
+from support.wadm.kept import KeptWorld, spec
 from trellis import names
 from trellis.kube.resources import APPLICATIONS
 from trellis.runtime import LedService

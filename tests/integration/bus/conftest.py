@@ -10,7 +10,7 @@ import pytest
 from nats.aio.client import Client
 from nats.js import JetStreamContext
 
-from support.buses import Buses
+from support.nats.buses import Buses
 from trellis.localcluster.nats import NatsServer
 
 

@@ -15,7 +15,7 @@ import structlog
 from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
-from support.buses import Buses, Listener, eventually, eventually_async, opted_out
+from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
 from trellis.bus.availability import HEALTH, SHARED
 from trellis.bus.bus import Bus, BusTimings, BusUnavailable
 from trellis.bus.claim import Claim

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 import structlog
 
-from support.buses import Buses, Listener, eventually, opted_out
+from support.nats.buses import Buses, Listener, eventually, opted_out
 from trellis.bus.availability import HEALTH
 from trellis.localcluster.nats import NatsServer
 from trellis.stopping import ends_within

@@ -13,7 +13,7 @@ from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, ConsumerInfo, DeliverPolicy
 
-from support.buses import Buses, Listener, eventually, eventually_async, opted_out
+from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
 from trellis.bus.bus import BusTimings, FactRefused, Received
 from trellis.events.node import NodeOptedIn, NodeOptedOut
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, fact_subject

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 from nats.js import JetStreamContext
 
-from support.buses import Buses, eventually, eventually_async, opted_out
+from support.nats.buses import Buses, eventually, eventually_async, opted_out
 from trellis.bus.backoff import Backoff
 from trellis.bus.bus import BusTimings, Received
 from trellis.bus.queue import KeyedQueue

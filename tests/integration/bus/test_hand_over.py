@@ -11,7 +11,7 @@ import pytest
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerInfo
 
-from support.buses import Buses, Listener, eventually, eventually_async, opted_out
+from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
 from trellis.bus.bus import Bus, BusTimings
 from trellis.bus.queue import KeyedQueue
 from trellis.events.node import NodeOptedOut

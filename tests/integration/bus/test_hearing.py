@@ -14,7 +14,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 
-from support.buses import Buses, Listener, eventually, eventually_async, opted_out
+from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
 from trellis.bus.bus import Bus, BusTimings
 from trellis.bus.timings import ConnectionTimings
 from trellis.events.subjects import STREAM_EVENTS

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
-from support.buses import QUICK, Buses, Listener, eventually, opted_out
-from support.nats_users import NatsUsers
+from support.nats.buses import QUICK, Buses, Listener, eventually, opted_out
+from support.nats.nats_users import NatsUsers
 from trellis.bus.bus import Bus, BusUnavailable
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER
 from trellis.localcluster.nats import NatsServer

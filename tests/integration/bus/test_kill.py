@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from nats.js import JetStreamContext
 
-from support.buses import Buses, eventually, eventually_async, opted_out
-from support.consuming_process import WORKERS, consuming, kill, says
-from support.network import cable
-from support.tcp_proxy import TcpProxy
+from support.nats.buses import Buses, eventually, eventually_async, opted_out
+from support.suite.consuming_process import WORKERS, consuming, kill, says
+from support.suite.network import cable
+from support.suite.tcp_proxy import TcpProxy
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS
 from trellis.localcluster.nats import NatsServer
 

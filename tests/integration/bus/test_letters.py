@@ -11,8 +11,8 @@ from nats.aio.client import Client
 from nats.js import JetStreamContext
 from nats.js.api import StreamConfig
 
-from support.buses import Buses, Listener, eventually, eventually_async, opted_out
-from support.raw_nats import ODD_BODIES, ODD_HEADERS, ODD_TOKENS, raw_publish
+from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
+from support.nats.raw_nats import ODD_BODIES, ODD_HEADERS, ODD_TOKENS, raw_publish
 from trellis.bus.bus import BusTimings, Received
 from trellis.bus.dead_letters import DeadLetters, ReplayRefused, dead_letters
 from trellis.bus.errors import BusUnavailable, StreamError

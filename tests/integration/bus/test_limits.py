@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Iterator
 import nats
 import pytest
 
-from support.buses import Buses, Listener, eventually, opted_out
-from support.nats_users import NatsUsers
+from support.nats.buses import Buses, Listener, eventually, opted_out
+from support.nats.nats_users import NatsUsers
 from trellis.bus.bus import Bus, BusError, BusTimings
 from trellis.events.node import NodeOptedOut
 from trellis.events.provision import ProvisionRemoved

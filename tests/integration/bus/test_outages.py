@@ -13,8 +13,8 @@ import structlog
 from nats.aio.client import Client
 from nats.js import JetStreamContext
 
-from support.buses import QUICK, Buses, Listener, eventually, eventually_async, opted_out
-from support.settling import settle
+from support.nats.buses import QUICK, Buses, Listener, eventually, eventually_async, opted_out
+from support.suite.settling import settle
 from trellis.bus.availability import HEALTH
 from trellis.bus.bus import BusTimings, BusUnavailable
 from trellis.bus.naming import consumer_name

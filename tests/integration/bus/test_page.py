@@ -16,11 +16,11 @@ from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
-from support.buses import Buses, eventually, eventually_async, opted_out
-from support.nats_users import NatsUsers
-from support.page_programs import Programs, Running, running
-from support.pages import BUS_PAGE, blocks, table
-from support.settling import settle
+from support.examples.page_programs import Programs, Running, running
+from support.nats.buses import Buses, eventually, eventually_async, opted_out
+from support.nats.nats_users import NatsUsers
+from support.suite.pages import BUS_PAGE, blocks, table
+from support.suite.settling import settle
 from trellis.bus.bus import Bus
 from trellis.bus.permissions import OUTSIDE
 from trellis.events.node import NodeReady

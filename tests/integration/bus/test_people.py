@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from support.buses import Buses, Listener, eventually, eventually_async, opted_out
-from support.nats_users import NatsUsers
+from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
+from support.nats.nats_users import NatsUsers
 from trellis.bus.dead_letters import dead_letters
 from trellis.bus.dial import dial
 from trellis.bus.errors import BusUnavailable, StreamError

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from support.buses import Buses, Listener, eventually, opted_out
-from support.nats_users import NatsUsers
+from support.nats.buses import Buses, Listener, eventually, opted_out
+from support.nats.nats_users import NatsUsers
 from trellis.bus.bus import Bus, BusTimings, BusUnavailable
 from trellis.bus.timings import ConnectionTimings
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER

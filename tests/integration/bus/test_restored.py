@@ -12,7 +12,7 @@ import nats
 import pytest
 from nats.js.api import ConsumerInfo
 
-from support.buses import Buses, Listener, eventually, eventually_async, opted_out
+from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
 from trellis.bus.bus import Bus
 from trellis.bus.naming import consumer_name
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_EVENTS

@@ -12,7 +12,7 @@ import pytest
 from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy, StreamConfig
 
-from support.buses import Buses, Listener, eventually, eventually_async, opted_out
+from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
 from trellis.bus.availability import STORAGE
 from trellis.bus.bus import BusTimings
 from trellis.bus.errors import BusUnavailable, StreamError

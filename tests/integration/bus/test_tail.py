@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from nats.js import JetStreamContext
 
-from support.buses import Buses, eventually, eventually_async, opted_out
-from support.tcp_proxy import TcpProxy
+from support.nats.buses import Buses, eventually, eventually_async, opted_out
+from support.suite.tcp_proxy import TcpProxy
 from trellis.bus.bus import Bus
 from trellis.bus.errors import BusUnavailable, StreamError
 from trellis.bus.tail import Selection, TailedEvent, Tally, replay, tail

@@ -16,7 +16,7 @@ import pytest
 from nats.js.api import StreamInfo
 
 from chaos.bus_servers import BusServers, quiet
-from support.buses import Buses, Listener, eventually, eventually_async, opted_out
+from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
 from trellis.bus.bus import Bus, BusUnavailable
 from trellis.bus.streams import limits_with
 from trellis.events.subjects import NODE_WATCHER, STREAM_EVENTS

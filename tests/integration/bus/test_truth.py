@@ -12,9 +12,9 @@ import structlog
 from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
-from support.buses import Buses, eventually, eventually_async
-from support.tcp_proxy import TcpProxy
-from support.truth import TIMING, Reader, Writer
+from support.nats.buses import Buses, eventually, eventually_async
+from support.nodes.truth import TIMING, Reader, Writer
+from support.suite.tcp_proxy import TcpProxy
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_SUBJECTS
 from trellis.localcluster.nats import NatsServer
 

@@ -17,9 +17,9 @@ from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, StreamConfig
 from nats.js.errors import APIError, NotFoundError
 
-from support.buses import QUICK, Buses, Listener, eventually, eventually_async, opted_out
-from support.nats_users import NatsUsers
-from support.settling import settle
+from support.nats.buses import QUICK, Buses, Listener, eventually, eventually_async, opted_out
+from support.nats.nats_users import NatsUsers
+from support.suite.settling import settle
 from trellis.bus.availability import HEALTH, RIGHTS
 from trellis.bus.bus import Bus, BusTimings, BusUnavailable, NotAllowed
 from trellis.bus.naming import CLAIM_STREAM, LAST_FACTS, consumer_name, inbox_prefix

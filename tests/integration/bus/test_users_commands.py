@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from support.buses import Buses, Listener, eventually_async, opted_out
-from support.nats_users import NatsUsers
-from support.typed import Done, typed
+from support.nats.buses import Buses, Listener, eventually_async, opted_out
+from support.nats.nats_users import NatsUsers
+from support.suite.typed import Done, typed
 from trellis.bus.permissions import OUTSIDE, PEOPLE, PEOPLE_INBOX
 from trellis.bus.user_client import UserClient
 from trellis.events.node import NodeOptedOut

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 from nats.js import JetStreamContext
 
-from support.buses import Buses, Listener, eventually, eventually_async, opted_out
+from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
 from trellis.events import subjects
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import NODE_WATCHER, STREAM_DEAD, STREAM_EVENTS, FactSpec, fact_subject

@@ -24,7 +24,7 @@ from chaos.bus_faults import BusFaults
 from chaos.bus_servers import BusServers, quiet
 from chaos.misfortune import Fault
 from chaos.steps import Step
-from support.fleet import eventually
+from support.nodes.fleet import eventually
 
 pytestmark = pytest.mark.nats
 STREAM: Final = "PARTED"

@@ -13,7 +13,7 @@ import pytest
 from chaos.crashes import Teller
 from chaos.run import define
 from chaos.stories import CONTROLLERS, NODES, Story
-from support.nursery import Nursery, nursery
+from support.suite.nursery import Nursery, nursery
 from trellis.crds.kinds import KINDS
 from trellis.localcluster import ClusterInfo
 

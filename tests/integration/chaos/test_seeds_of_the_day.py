@@ -18,8 +18,8 @@ import pytest
 
 from chaos import day, run
 from chaos.day import SERVERS, command_of, found_on, schedule_of, seeds_of
-from support.installers import INSTALLER_STAGES
-from support.nursery import Nursery
+from support.nodes.installers import INSTALLER_STAGES
+from support.suite.nursery import Nursery
 from trellis.localcluster import ClusterInfo, owned_cluster
 
 pytestmark = [

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 import yaml
 
-from support.applications_kind import ApplicationsKind, until
-from support.chart import CHART, bus_server, of
-from support.grants import SYSTEM, Granted, granted
-from support.installed import OURS, Installation, Where, process, processes
-from support.shims import Shim
+from support.chart.installed import OURS, Installation, Where, process, processes
+from support.chart.rendered import CHART, bus_server, of
+from support.cluster.grants import SYSTEM, Granted, granted
+from support.nodes.shims import Shim
+from support.wadm.applications_kind import ApplicationsKind, until
 from trellis.crds.kinds import KINDS
 from trellis.kube.resources import BUDGETS, CONFIGMAPS, DEFINITIONS, DEPLOYMENTS, JOBS, NAMESPACES, SECRETS, Resource
 from trellis.localcluster import ClusterInfo, tools

@@ -11,8 +11,8 @@ import nats
 import pytest
 from nats.aio.client import Client
 
-from support.chart import Manifest, bus_server, of, rendered
-from support.fleet import eventually
+from support.chart.rendered import Manifest, bus_server, of, rendered
+from support.nodes.fleet import eventually
 from trellis.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.nats

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from support.chart import CHART, bus_server, helm, hooks, only
-from support.grants import RBAC_KINDS, SYSTEM, Granted, granted, refused
-from support.installed import Installation, Running, Where, processes
-from support.shims import Shim
-from support.typed import bare_environment, typed_meanwhile
+from support.chart.installed import Installation, Running, Where, processes
+from support.chart.rendered import CHART, bus_server, helm, hooks, only
+from support.cluster.grants import RBAC_KINDS, SYSTEM, Granted, granted, refused
+from support.nodes.shims import Shim
+from support.suite.typed import bare_environment, typed_meanwhile
 from trellis.kube.resources import NAMESPACES, PODS
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from support.chart import CHART, ChartRefusedError, helm
+from support.chart.rendered import CHART, ChartRefusedError, helm
 from trellis.kube.resources import DEPLOYMENTS, NAMESPACES
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api

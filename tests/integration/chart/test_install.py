@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from secrets_backend.resources import ACCOUNT
-from support.chart import CHART, ChartRefusedError, helm, only, rendered
-from support.grants import SYSTEM, Granted, granted
-from support.kube_world import eventually
-from support.secrets_host import value
-from support.secrets_world import SecretsWorld
+from support.chart.rendered import CHART, ChartRefusedError, helm, only, rendered
+from support.cluster.grants import SYSTEM, Granted, granted
+from support.cluster.kube_world import eventually
+from support.secrets.secrets_host import value
+from support.secrets.secrets_world import SecretsWorld
 from trellis import names
 from trellis.crds.kinds import KINDS as KINDS_OF_OURS
 from trellis.crds.kinds import make_definition

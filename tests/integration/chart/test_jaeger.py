@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 
-from support.chart import of, rendered
-from support.chart_parts import container, running
-from support.fleet import eventually
+from support.chart.chart_parts import container, running
+from support.chart.rendered import of, rendered
+from support.nodes.fleet import eventually
 from trellis.localcluster import tools
 from trellis.localcluster.ports import LOOPBACK, free_ports
 from trellis.localcluster.progress import Lines

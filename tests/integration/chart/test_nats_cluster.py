@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from nats.js.errors import NotFoundError
 
-from support.buses import Buses, Listener, eventually, eventually_async, opted_out
-from support.chart import rendered
-from support.chart_nats import ChartServers, PodServer
+from support.chart.chart_nats import ChartServers, PodServer
+from support.chart.rendered import rendered
+from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
 from trellis.bus.bus import Bus, BusUnavailable
 from trellis.bus.dial import dial
 from trellis.bus.naming import CLAIM_STREAM

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from support.applied_examples import Kubectl
-from support.chart import CHART, ChartRefusedError, Manifest, helm, of, only, rendered
-from support.operators_of_others import CERT_MANAGER, served
+from support.chart.rendered import CHART, ChartRefusedError, Manifest, helm, of, only, rendered
+from support.examples.applied_examples import Kubectl
+from support.operators.operators_of_others import CERT_MANAGER, served
 from trellis.kube.resources import Resource
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api

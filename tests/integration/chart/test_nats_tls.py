@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from support.buses import Buses, Listener, eventually, eventually_async, opted_out
-from support.chart import rendered
-from support.chart_nats import ChartServers, by_the_word_of
+from support.chart.chart_nats import ChartServers, by_the_word_of
+from support.chart.rendered import rendered
+from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
 from trellis.bus.dial import dial
 from trellis.bus.errors import BusUnavailable
 from trellis.bus.reloader import Reloader

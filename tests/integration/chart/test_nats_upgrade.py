@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.chart import CHART, ChartRefusedError, helm, only
+from support.chart.rendered import CHART, ChartRefusedError, helm, only
 from trellis.kube.resources import SECRETS, Resource
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api

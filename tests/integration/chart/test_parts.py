@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.chart import CHART, helm, only
+from support.chart.rendered import CHART, helm, only
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 

@@ -9,10 +9,10 @@ import nats
 import pytest
 from nats.aio.client import Client
 
-from support.buses import Buses, eventually
-from support.chart import rendered
-from support.chart_nats import ChartServers
-from support.settling import settle
+from support.chart.chart_nats import ChartServers
+from support.chart.rendered import rendered
+from support.nats.buses import Buses, eventually
+from support.suite.settling import settle
 from trellis.bus.bus import Bus
 from trellis.bus.naming import CLAIM_STREAM, LAST_FACTS, consumer_name, inbox_prefix
 from trellis.bus.permissions import BUNDLE, PEOPLE, PEOPLE_INBOX, SUBSCRIPTIONS, durables

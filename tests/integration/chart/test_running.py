@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from support.applications_kind import ApplicationsKind
-from support.chart import CHART, bus_server, helm
-from support.grants import SYSTEM
-from support.installed import Installation, Where, processes
-from support.shims import Shim
+from support.chart.installed import Installation, Where, processes
+from support.chart.rendered import CHART, bus_server, helm
+from support.cluster.grants import SYSTEM
+from support.nodes.shims import Shim
+from support.wadm.applications_kind import ApplicationsKind
 from trellis.kube.resources import NAMESPACES
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api

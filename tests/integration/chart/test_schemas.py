@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from support.chart import hooks, rendered
-from support.kubeconform import SCHEMAS, conform, published
+from support.chart.rendered import hooks, rendered
+from support.cluster.kubeconform import SCHEMAS, conform, published
 from trellis.localcluster.api import Api
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]

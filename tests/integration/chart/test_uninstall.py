@@ -18,17 +18,17 @@ from typing import Any
 
 import pytest
 
-from support import killed_command
-from support.applications_kind import ApplicationsKind
-from support.chart import CHART, Manifest, bus_server, helm, hooks, only
-from support.fleet import eventually
-from support.grants import RBAC_KINDS, SYSTEM, Granted, given, granted, refused, used
-from support.host_world import PATIENCE
-from support.installed import Installation, Running, Where, processes
-from support.manifests import manifest
-from support.reflected import ReflectedWorld
-from support.shims import Shim
-from support.typed import Done, bare_environment, typed_meanwhile
+from support.chart.installed import Installation, Running, Where, processes
+from support.chart.rendered import CHART, Manifest, bus_server, helm, hooks, only
+from support.cluster.grants import RBAC_KINDS, SYSTEM, Granted, given, granted, refused, used
+from support.lattices.host_world import PATIENCE
+from support.lattices.reflected import ReflectedWorld
+from support.nodes.fleet import eventually
+from support.nodes.shims import Shim
+from support.suite import killed_command
+from support.suite.typed import Done, bare_environment, typed_meanwhile
+from support.wadm.applications_kind import ApplicationsKind
+from support.wadm.manifests import manifest
 from trellis import names
 from trellis.kube.resources import (
     API_SERVICES,
@@ -115,7 +115,7 @@ class Leaving:
         return await typed_meanwhile(self.environment(), *words)
 
     async def run_and_be_killed(self, *words: str) -> Done:
-        """Run ``support.killed_command`` as the hook's account."""
+        """Run ``support.suite.killed_command`` as the hook's account."""
         command = [sys.executable, killed_command.__file__, *words]
         return await asyncio.to_thread(
             subprocess.run,

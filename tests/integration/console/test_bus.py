@@ -16,9 +16,9 @@ from console.link import Link
 from console.refusals import RefusedError
 from console.replays import letter_page, letters, read_asked, replay
 from console.rights import Rights
-from support.buses import Buses, Listener, eventually, eventually_async, opted_out
-from support.nats_users import NatsUsers
-from support.viewers import People, may
+from support.console.viewers import People, may
+from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
+from support.nats.nats_users import NatsUsers
 from trellis.bus.bus import Bus
 from trellis.bus.naming import inbox_prefix
 from trellis.bus.user_client import PermissionDenied, UserClient

@@ -14,11 +14,11 @@ import aiohttp
 import pytest
 
 from console.timings import Timings
-from support import seen_objects as objects
-from support.buses import eventually_async
-from support.controllers_world import define
-from support.grants import granted, manifests, until_given
-from support.viewing import READ_ALL, Crowd, rule, shown, tab
+from support.cluster.grants import granted, manifests, until_given
+from support.console import seen_objects as objects
+from support.console.viewing import READ_ALL, Crowd, rule, shown, tab
+from support.guests.controllers_world import define
+from support.nats.buses import eventually_async
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.read_model.watching import viewer_timings

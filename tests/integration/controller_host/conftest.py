@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.controllers_world import Host, Tenant, define, tenancy
+from support.guests.controllers_world import Host, Tenant, define, tenancy
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
-from support.service_process import get
+from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
+from support.suite.service_process import get
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from controller_host.timings import ReportTimings, Timings
-from support import guests
-from support.controllers_world import CONFIG_MAPS, Host, Tenant, until
-from support.wat_guests import beats
+from support.guests import built as guests
+from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, until
+from support.guests.wat_guests import beats
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.timeout(240)]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from support.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
-from support.neighbours import BAD, EACH, Neighbourhood
-from support.wat_guests import FAULTS, guest, saying_version, sleeping
+from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
+from support.guests.neighbours import BAD, EACH, Neighbourhood
+from support.guests.wat_guests import FAULTS, guest, saying_version, sleeping
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 

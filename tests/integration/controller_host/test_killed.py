@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from support.controllers_world import Host, Tenant
-from support.killed_controllers import Killed
+from support.guests.controllers_world import Host, Tenant
+from support.guests.killed_controllers import Killed
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.timeout(400)]
 

@@ -15,9 +15,9 @@ from urllib.parse import SplitResult, urlsplit
 import pytest
 import yaml
 
-from support.controller_replicas import Replicas, Work, replica
-from support.controllers_world import Host, Tenant, until
-from support.tcp_proxy import TcpProxy, kubeconfig_through
+from support.guests.controller_replicas import Replicas, Work, replica
+from support.guests.controllers_world import Host, Tenant, until
+from support.suite.tcp_proxy import TcpProxy, kubeconfig_through
 from trellis.localcluster import ClusterInfo
 
 pytestmark = [

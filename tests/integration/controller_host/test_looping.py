@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from support import wat
-from support.controllers_world import CONFIG_MAPS, Host, Tenant, until
-from support.lives import COUNTING, LOOPING
+from support.guests import wat
+from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, until
+from support.guests.lives import COUNTING, LOOPING
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

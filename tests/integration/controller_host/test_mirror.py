@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from support.api_proxy import ApiProxy
-from support.controllers_world import CONFIG_MAPS, Host, Manifest, Tenant, prebuilt, until
-from support.crd_deletion import define_again, delete_definition
-from support.service_process import get
+from support.cluster.api_proxy import ApiProxy
+from support.cluster.crd_deletion import define_again, delete_definition
+from support.guests.controllers_world import CONFIG_MAPS, Host, Manifest, Tenant, prebuilt, until
+from support.suite.service_process import get
 from trellis.kube.resources import WASM_CONTROLLERS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
+from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from support.controllers_world import Host, Tenant, until
-from support.guests import PREBUILT
-from support.pages import DOCS, blocks
+from support.guests.built import PREBUILT
+from support.guests.controllers_world import Host, Tenant, until
+from support.suite.pages import DOCS, blocks
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 

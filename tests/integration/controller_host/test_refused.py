@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from support.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
-from support.fleet import Fleet, Manifest
-from support.service_process import get
-from support.validating_policies import refusing, rule
+from support.cluster.validating_policies import refusing, rule
+from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
+from support.nodes.fleet import Fleet, Manifest
+from support.suite.service_process import get
 from trellis.kube.resources import WASM_CONTROLLERS
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api

@@ -14,10 +14,10 @@ import yaml
 
 from controller_host.resources import ACCOUNT
 from controller_host.timings import ReviewTimings, Timings, TurnTimings
-from support.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
-from support.fleet import Fleet
-from support.grants import SYSTEM, Granted, given, granted, manifests, refused, used
-from support.typed import typed
+from support.cluster.grants import SYSTEM, Granted, given, granted, manifests, refused, used
+from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
+from support.nodes.fleet import Fleet
+from support.suite.typed import typed
 from trellis.kube.resources import LEASES
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api

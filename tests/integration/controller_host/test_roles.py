@@ -14,9 +14,9 @@ import yaml
 from controller_host.resources import ACCOUNT
 from controller_host.reviews import Reviews
 from controller_host.rights import acting_words
-from support.grants import SYSTEM, granted, manifests
-from support.kube_world import eventually
-from support.typed import typed
+from support.cluster.grants import SYSTEM, granted, manifests
+from support.cluster.kube_world import eventually
+from support.suite.typed import typed
 from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube

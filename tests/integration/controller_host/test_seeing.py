@@ -17,7 +17,7 @@ from controller_host.keys import ObjectKey
 from controller_host.reviews import Reviews, groups_of
 from controller_host.shared_watches import SharedWatches, Sight
 from controller_host.timings import CacheTimings
-from support.kube_world import eventually, until
+from support.cluster.kube_world import eventually, until
 from trellis.crds.wasm_controllers import Watch
 from trellis.health import Health
 from trellis.kube.access import Access

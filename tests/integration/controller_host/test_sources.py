@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from support.controllers_world import CONFIG_MAPS, Host, Manifest, Tenant, until
-from support.wat_guests import guest
+from support.guests.controllers_world import CONFIG_MAPS, Host, Manifest, Tenant, until
+from support.guests.wat_guests import guest
 from unit.node_installer.servers import Answer, Registry, Request, Server, certificates, serving
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]

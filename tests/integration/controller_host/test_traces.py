@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from support.controllers_world import CONFIG_MAPS, Host, Tenant, define, prebuilt, tenant_of, until
-from support.wat_guests import says
+from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, define, prebuilt, tenant_of, until
+from support.guests.wat_guests import says
 from trellis.localcluster import ClusterInfo, owned_cluster
 from trellis.localcluster.api import Api
 from trellis.localcluster.otlp import OtlpReceiver, Span

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from support.applied_examples import Kubectl
-from support.example_worlds import hello, kubectl
-from support.examples import EXAMPLES
-from support.host_behaviour import own_lattice
-from support.host_world import HostWorld
-from support.kept import KeptWorld, kept_world
+from support.examples.applied_examples import Kubectl
+from support.examples.example_worlds import hello, kubectl
+from support.examples.folders import EXAMPLES
+from support.lattices.host_behaviour import own_lattice
+from support.lattices.host_world import HostWorld
+from support.wadm.kept import KeptWorld, kept_world
 from trellis.kube.resources import HOST_CONFIGS
 from trellis.localcluster.nats import NatsServer
 

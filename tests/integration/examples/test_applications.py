@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from support.applied_examples import Kubectl
-from support.examples import manifest
-from support.kept import KeptWorld
-from support.reflected import ReflectedWorld
-from support.wadm_stand_in import WadmStandIn
+from support.examples.applied_examples import Kubectl
+from support.examples.folders import manifest
+from support.lattices.reflected import ReflectedWorld
+from support.wadm.kept import KeptWorld
+from support.wadm.wadm_stand_in import WadmStandIn
 from trellis.kube.resources import APPLICATIONS
 from trellis.localcluster.nats import NatsServer
 

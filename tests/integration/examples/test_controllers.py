@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from controller_host.resources import ACCOUNT
-from support.applied_examples import Kubectl, free
-from support.controllers_world import Host, Tenant, define, until
-from support.grants import SYSTEM, granted, manifests
-from support.host_world import PATIENCE
-from support.service_process import get
+from support.cluster.grants import SYSTEM, granted, manifests
+from support.examples.applied_examples import Kubectl, free
+from support.guests.controllers_world import Host, Tenant, define, until
+from support.lattices.host_world import PATIENCE
+from support.suite.service_process import get
 from trellis.kube.resources import JOBS, LEASES
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from support.applied_examples import Kubectl
-from support.examples import manifest
-from support.fleet import eventually
-from support.host_world import PATIENCE, HostWorld
+from support.examples.applied_examples import Kubectl
+from support.examples.folders import manifest
+from support.lattices.host_world import PATIENCE, HostWorld
+from support.nodes.fleet import eventually
 from trellis.kube.resources import DEPLOYMENTS, HOST_CONFIGS, Resource
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]

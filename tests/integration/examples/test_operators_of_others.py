@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from support.applied_examples import Kubectl, free
-from support.examples import EXAMPLES, Manifest, manifests
-from support.kept import define_applications
-from support.operators_of_others import FILES, defined
-from support.secrets_world import define_grants
+from support.examples.applied_examples import Kubectl, free
+from support.examples.folders import EXAMPLES, Manifest, manifests
+from support.operators.operators_of_others import FILES, defined
+from support.secrets.secrets_world import define_grants
+from support.wadm.kept import define_applications
 from trellis.kube.resources import NAMESPACES
 from trellis.localcluster.api import Api
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from support.applied_examples import Kubectl
-from support.kept import KeptWorld
-from support.reflected import ReflectedWorld
-from support.wadm_stand_in import WadmStandIn
+from support.examples.applied_examples import Kubectl
+from support.lattices.reflected import ReflectedWorld
+from support.wadm.kept import KeptWorld
+from support.wadm.wadm_stand_in import WadmStandIn
 from trellis.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from support.applied_examples import Kubectl, trellis
-from support.examples import manifest
-from support.grants import SYSTEM, Granted, granted, manifests
-from support.host_world import PATIENCE, HostWorld
-from support.secrets_host import Host, value
-from support.secrets_world import SecretsWorld
+from support.cluster.grants import SYSTEM, Granted, granted, manifests
+from support.examples.applied_examples import Kubectl, trellis
+from support.examples.folders import manifest
+from support.lattices.host_world import PATIENCE, HostWorld
+from support.secrets.secrets_host import Host, value
+from support.secrets.secrets_world import SecretsWorld
 from trellis.kube.resources import SECRETS
 from trellis.localcluster.nats import NatsServer
 from trellis.names import SECRETS_KEY

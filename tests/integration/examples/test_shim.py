@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from support.applied_examples import Kubectl, trellis
-from support.examples import manifest
-from support.fleet import Fleet, eventually
-from support.host_world import PATIENCE
-from support.kubelets import kubelets
-from support.shims import Shim
+from support.examples.applied_examples import Kubectl, trellis
+from support.examples.folders import manifest
+from support.lattices.host_world import PATIENCE
+from support.nodes.fleet import Fleet, eventually
+from support.nodes.kubelets import kubelets
+from support.nodes.shims import Shim
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from support.fleet import eventually
-from support.host_groups import CASES, FORMER_NAME, TODAYS_NAME, children
-from support.host_world import CHILDREN, PATIENCE, HostWorld
+from support.lattices.host_groups import CASES, FORMER_NAME, TODAYS_NAME, children
+from support.lattices.host_world import CHILDREN, PATIENCE, HostWorld
+from support.nodes.fleet import eventually
 from trellis import names
 from trellis.kube.resources import DEPLOYMENTS, HOST_CONFIGS
 

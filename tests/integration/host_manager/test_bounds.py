@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from support.fleet import eventually
-from support.host_world import PATIENCE, HostWorld
+from support.lattices.host_world import PATIENCE, HostWorld
+from support.nodes.fleet import eventually
 from trellis.kube.resources import BUDGETS, DAEMON_SETS, DEPLOYMENTS, NODES, PODS
 
 pytestmark = pytest.mark.cluster

@@ -7,11 +7,11 @@ import os
 
 import pytest
 
-from support.breakers import held_by
-from support.crd_deletion import define_again, delete_definition, restored, served, terminating
-from support.fleet import Fleet, eventually
-from support.host_world import PATIENCE, HostWorld
-from support.typed import typed_meanwhile
+from support.cluster.crd_deletion import define_again, delete_definition, restored, served, terminating
+from support.lattices.host_world import PATIENCE, HostWorld
+from support.nodes.breakers import held_by
+from support.nodes.fleet import Fleet, eventually
+from support.suite.typed import typed_meanwhile
 from trellis import names
 from trellis.breaker import Limits
 from trellis.kube.breaker import HELD

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from support.fleet import eventually
-from support.host_world import CHILDREN, PATIENCE, HostWorld
+from support.lattices.host_world import CHILDREN, PATIENCE, HostWorld
+from support.nodes.fleet import eventually
 from trellis import localcluster
 from trellis.kube.resources import HOST_CONFIGS
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from support.exclusion import place
-from support.fleet import eventually, is_ours
-from support.host_world import PATIENCE, HostWorld
+from support.cluster.exclusion import place
+from support.lattices.host_world import PATIENCE, HostWorld
+from support.nodes.fleet import eventually, is_ours
 from trellis import names
 from trellis.kube.resources import BUDGETS, CONFIGMAPS, DAEMON_SETS, DEPLOYMENTS, HOST_CONFIGS, SECRETS, SERVICES
 

@@ -11,9 +11,9 @@ import orjson
 import pytest
 
 from host_manager.timings import Timings
-from support.fleet import eventually
-from support.host_world import PATIENCE, HostWorld
-from support.lattice_speaker import LatticeSpeaker
+from support.lattices.host_world import PATIENCE, HostWorld
+from support.lattices.lattice_speaker import LatticeSpeaker
+from support.nodes.fleet import eventually
 from trellis.kube.resources import DEPLOYMENTS, EVENTS
 from trellis.lattice.timings import FloodTimings, LatticeTimings, LinkTimings
 from trellis.localcluster.nats import NatsServer

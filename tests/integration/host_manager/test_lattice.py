@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from host_manager.timings import Timings
-from support.exclusion import place
-from support.fleet import eventually, is_ours
-from support.host_world import PATIENCE, HostWorld
-from support.lattice_speaker import LatticeSpeaker
+from support.cluster.exclusion import place
+from support.lattices.host_world import PATIENCE, HostWorld
+from support.lattices.lattice_speaker import LatticeSpeaker
+from support.nodes.fleet import eventually, is_ours
 from trellis.kube.resources import DEPLOYMENTS
 from trellis.lattice.timings import LatticeTimings
 from trellis.localcluster.nats import NatsServer

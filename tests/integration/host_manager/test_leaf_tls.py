@@ -13,9 +13,9 @@ from typing import Any
 import nats
 import pytest
 
-from support.fleet import eventually
-from support.host_world import PATIENCE, HostWorld
-from support.settling import settle
+from support.lattices.host_world import PATIENCE, HostWorld
+from support.nodes.fleet import eventually
+from support.suite.settling import settle
 from trellis.kube.resources import CONFIGMAPS, HOST_CONFIGS
 from trellis.localcluster.certs import KUBELET_CLIENT, write_pki
 from trellis.localcluster.nats import NatsServer

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from support import killed_command
-from support.applications_kind import ApplicationsKind
-from support.fleet import eventually
-from support.host_world import PATIENCE, HostWorld
-from support.leftovers import as_new, leftover
+from support.lattices.host_world import PATIENCE, HostWorld
+from support.nodes.fleet import eventually
+from support.nodes.leftovers import as_new, leftover
+from support.suite import killed_command
+from support.wadm.applications_kind import ApplicationsKind
 from trellis import names
 from trellis.kube.resources import (
     API_SERVICES,

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from host_manager.timings import Timings
-from support.exclusion import place
-from support.fleet import eventually
-from support.host_world import PATIENCE, HostWorld
-from support.stand_ins import answering
+from support.cluster.exclusion import place
+from support.cluster.stand_ins import answering
+from support.lattices.host_world import PATIENCE, HostWorld
+from support.nodes.fleet import eventually
 from trellis.kube.refusals import RefusalTimings
 from trellis.kube.resources import API_SERVICES, EVENTS, HOST_CONFIGS, NODES, SERVICES, Resource
 

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from support.fleet import Manifest, eventually
-from support.host_world import PATIENCE, HostWorld
-from support.validating_policies import refusing, rule
+from support.cluster.validating_policies import refusing, rule
+from support.lattices.host_world import PATIENCE, HostWorld
+from support.nodes.fleet import Manifest, eventually
 from trellis.kube.resources import DEPLOYMENTS, EVENTS, HOST_CONFIGS, Resource
 from trellis.runtime import LedService
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from host_manager.timings import Timings
-from support.fleet import eventually
-from support.grants import SYSTEM, Granted, elsewhere, given, granted, manifests, refused, used
-from support.host_world import PATIENCE, HostWorld
-from support.lattice_speaker import LatticeSpeaker
+from support.cluster.grants import SYSTEM, Granted, elsewhere, given, granted, manifests, refused, used
+from support.lattices.host_world import PATIENCE, HostWorld
+from support.lattices.lattice_speaker import LatticeSpeaker
+from support.nodes.fleet import eventually
 from trellis import names
 from trellis.kube.resources import (
     BUDGETS,

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from host_manager.timings import Timings
-from support.fleet import eventually
-from support.host_world import PATIENCE, HostWorld
-from support.lattice_speaker import LatticeSpeaker
-from support.secrets_host import value
-from support.secrets_world import SecretsWorld
+from support.lattices.host_world import PATIENCE, HostWorld
+from support.lattices.lattice_speaker import LatticeSpeaker
+from support.nodes.fleet import eventually
+from support.secrets.secrets_host import value
+from support.secrets.secrets_world import SecretsWorld
 from trellis import names
 from trellis.bus.bus import Bus
 from trellis.events.secrets import SecretChanged, SecretUsers

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from host_manager.timings import Timings
-from support.fleet import Fleet, eventually
-from support.host_behaviour import own_lattice
-from support.host_world import PATIENCE, HostWorld, host_world
-from support.stub_host import Options, StubHost, stub_host
-from support.tcp_proxy import TcpProxy
+from support.lattices.host_behaviour import own_lattice
+from support.lattices.host_world import PATIENCE, HostWorld, host_world
+from support.lattices.stub_host import Options, StubHost, stub_host
+from support.nodes.fleet import Fleet, eventually
+from support.suite.tcp_proxy import TcpProxy
 from trellis.lattice.timings import LatticeTimings, LinkTimings, WatchTimings
 from trellis.localcluster import kill, owned_cluster, restart
 from trellis.localcluster.api import Api

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from support.fleet import eventually
-from support.host_world import PATIENCE, HostWorld
+from support.lattices.host_world import PATIENCE, HostWorld
+from support.nodes.fleet import eventually
 from trellis import names
 from trellis.kube.resources import DEPLOYMENTS, HOST_CONFIGS, LEASES, NAMESPACES, Resource
 from trellis.runtime import LedService

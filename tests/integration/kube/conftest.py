@@ -1,4 +1,4 @@
-"""Connections to the real cluster of tests/support/cluster.py, direct and through a network that can fail."""
+"""Connections to the real cluster of tests/support/cluster/servers.py, direct and through a network that can fail."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support.tcp_proxy import TcpProxy, kubeconfig_through
+from support.suite.tcp_proxy import TcpProxy, kubeconfig_through
 from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube

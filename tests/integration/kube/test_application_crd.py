@@ -15,7 +15,7 @@ from typing import Any, Self
 import pytest
 import yaml
 
-from support.applications_kind import ApplicationsKind
+from support.wadm.applications_kind import ApplicationsKind
 from trellis.crds.application import COMPONENTS_MAX, TRAITS_MAX, Application
 from trellis.localcluster.api import Api
 

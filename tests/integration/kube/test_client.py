@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from support.kube_behaviour import KubeBehaviour
-from support.kube_world import ForgetHistory
+from support.cluster.kube_behaviour import KubeBehaviour
+from support.cluster.kube_world import ForgetHistory
 from trellis.kube.client import Kube
 from trellis.localcluster import ClusterInfo, restart
 

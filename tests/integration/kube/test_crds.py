@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.kube_world import MANAGER, eventually
+from support.cluster.kube_world import MANAGER, eventually
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.crds.shim import Shim
 from trellis.kube.client import Kube

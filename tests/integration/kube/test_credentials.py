@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.accounts import Account
-from support.kube_world import MANAGER, Watched, configmap, eventually, until
+from support.cluster.accounts import Account
+from support.cluster.kube_world import MANAGER, Watched, configmap, eventually, until
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, Unauthorized, Unavailable
 from trellis.kube.informer import ChangeKind

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from support.api_proxy import ApiProxy
-from support.kube_world import Watched, configmap, until
+from support.cluster.api_proxy import ApiProxy
+from support.cluster.kube_world import Watched, configmap, until
 from trellis.kube.client import Kube
 from trellis.kube.errors import Unavailable
 from trellis.kube.resources import CONFIGMAPS

@@ -1,7 +1,7 @@
 """One object, one hand: two replicas of a service in processes of their own, and everything that befalls a leader.
 
 For each fault: no key is ever in work by both, and on no object does the API server accept a write of the former
-leader after its successor's first (design section 3, rules 3 and 7). Judged by ``support.exclusion`` from the
+leader after its successor's first (design section 3, rules 3 and 7). Judged by ``support.cluster.exclusion`` from the
 replicas' journals and the API server's audit log. The faults are tried side by side, for most of each is waiting.
 """
 
@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support.pair import KEYS, Pair
-from support.replica import LEADER, LEASE
-from support.tcp_proxy import TcpProxy, kubeconfig_through
+from support.cluster.pair import KEYS, Pair
+from support.cluster.replica import LEADER, LEASE
+from support.suite.tcp_proxy import TcpProxy, kubeconfig_through
 from trellis.kube.client import Kube
 from trellis.kube.resources import LEASES, NAMESPACES
 from trellis.localcluster import ClusterInfo

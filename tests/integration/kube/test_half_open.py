@@ -8,8 +8,8 @@ import time
 import psutil
 import pytest
 
-from support.kube_world import MANAGER, configmap, eventually, until
-from support.tcp_proxy import TcpProxy
+from support.cluster.kube_world import MANAGER, configmap, eventually, until
+from support.suite.tcp_proxy import TcpProxy
 from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, KubeError, NotFound, Unavailable
 from trellis.kube.resources import CONFIGMAPS

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import pytest
 
-from support.kube_world import Watched, configmap, until
-from support.tcp_proxy import TcpProxy
+from support.cluster.kube_world import Watched, configmap, until
+from support.suite.tcp_proxy import TcpProxy
 from trellis.kube.client import Kube
 from trellis.kube.resources import CONFIGMAPS
 from trellis.kube.timings import ConnectionTimings, KubeTimings

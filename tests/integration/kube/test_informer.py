@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from support.kube_world import MANAGER, Watched, configmap, until
-from support.tcp_proxy import TcpProxy
+from support.cluster.kube_world import MANAGER, Watched, configmap, until
+from support.suite.tcp_proxy import TcpProxy
 from trellis.kube.client import Kube
 from trellis.kube.informer import ChangeKind
 from trellis.kube.reader import Selection

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from support.kube_world import configmap, eventually, until
-from support.tcp_proxy import TcpProxy
+from support.cluster.kube_world import configmap, eventually, until
+from support.suite.tcp_proxy import TcpProxy
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotLeading
 from trellis.kube.leader import Leader

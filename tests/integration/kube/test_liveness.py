@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from support.kube_world import Watched, configmap, until
-from support.tcp_proxy import TcpProxy
+from support.cluster.kube_world import Watched, configmap, until
+from support.suite.tcp_proxy import TcpProxy
 from trellis.health import HealthServer
 from trellis.kube.client import Kube
 from trellis.kube.resources import CONFIGMAPS

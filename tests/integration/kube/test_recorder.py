@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from support.grants import Granted, granted, manifests, until_given
-from support.suite_rights import FILES
+from support.cluster.grants import Granted, granted, manifests, until_given
+from support.suite.suite_rights import FILES
 from trellis.kube.client import Kube
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import CONFIGMAPS, EVENTS, NODES

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from support.etcd_backup import EtcdBackup
-from support.kube_world import MANAGER, Watched, configmap, until
-from support.tcp_proxy import TcpProxy
+from support.cluster.etcd_backup import EtcdBackup
+from support.cluster.kube_world import MANAGER, Watched, configmap, until
+from support.suite.tcp_proxy import TcpProxy
 from trellis.kube.client import Kube
 from trellis.kube.resources import CONFIGMAPS
 from trellis.kube.watch_timings import WatchTimings

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from support.examples import manifest
+from support.examples.folders import manifest
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.crds.secret_grants import SecretGrant
 from trellis.kube.resources import DEFINITIONS, SECRET_GRANTS

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from support.accounts import Account
-from support.kube_world import Watched, configmap, eventually, until
-from support.tcp_proxy import TcpProxy, kubeconfig_through
+from support.cluster.accounts import Account
+from support.cluster.kube_world import Watched, configmap, eventually, until
+from support.suite.tcp_proxy import TcpProxy, kubeconfig_through
 from trellis.kube.client import Kube
 from trellis.kube.resources import CONFIGMAPS
 from trellis.kube.transport import HttpRequest

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from support.kube_world import MANAGER, Watched, configmap, until
-from support.second_apiserver import SecondApiServer
-from support.tcp_proxy import TcpProxy
+from support.cluster.kube_world import MANAGER, Watched, configmap, until
+from support.cluster.second_apiserver import SecondApiServer
+from support.suite.tcp_proxy import TcpProxy
 from trellis.kube.changes import ChangeKind
 from trellis.kube.client import Kube
 from trellis.kube.resources import CONFIGMAPS

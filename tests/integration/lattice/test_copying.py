@@ -18,8 +18,8 @@ from nats.js.api import StreamConfig
 from host_manager.copying import Copying
 from host_manager.listening import CONNECTION
 from host_manager.timings import Timings
-from support.buses import Buses, eventually, eventually_async
-from support.lattice_recordings import everything
+from support.lattices.lattice_recordings import everything
+from support.nats.buses import Buses, eventually, eventually_async
 from trellis.bus.bus import Bus
 from trellis.bus.tail import Selection, TailedEvent, Tally, replay
 from trellis.lattice.address import LatticeAddress, LinkAddress

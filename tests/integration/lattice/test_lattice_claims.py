@@ -13,7 +13,7 @@ import nats
 import pytest
 from nats.aio.client import Client
 
-from support.buses import eventually
+from support.nats.buses import eventually
 from trellis.lattice import lattice_claim
 from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.lattice_claim import BUCKET, STREAM, LatticeClaim

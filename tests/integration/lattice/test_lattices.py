@@ -10,9 +10,9 @@ from pathlib import Path
 import nkeys
 import pytest
 
-from support.buses import eventually
-from support.lattice_speaker import LatticeSpeaker
-from support.tcp_proxy import TcpProxy
+from support.lattices.lattice_speaker import LatticeSpeaker
+from support.nats.buses import eventually
+from support.suite.tcp_proxy import TcpProxy
 from trellis.credentials import HeldCredentials, Kind, new_seed
 from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.hosts import Presence

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import nats
 import pytest
 
-from support.buses import eventually
+from support.nats.buses import eventually
 from trellis.lattice.address import LinkAddress
 from trellis.lattice.link import Link, LinkAwayError, NobodyAnswersError, SilenceError, TooLargeError
 from trellis.localcluster.nats import NatsServer

@@ -16,7 +16,7 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from support.buses import eventually, eventually_async
+from support.nats.buses import eventually, eventually_async
 from trellis.lattice.address import LinkAddress
 from trellis.lattice.link import INBOX, Link, LinkAwayError
 from trellis.lattice.questions import Question

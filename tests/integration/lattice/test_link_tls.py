@@ -12,8 +12,8 @@ import psutil
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from support.buses import eventually
-from support.tcp_proxy import TcpProxy
+from support.nats.buses import eventually
+from support.suite.tcp_proxy import TcpProxy
 from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.lattices import Lattices
 from trellis.lattice.timings import LatticeTimings, LinkTimings

@@ -13,9 +13,9 @@ from nats.js.api import ConsumerInfo
 from nats.js.errors import NotFoundError
 from nats.js.kv import KeyValue
 
-from support.buses import eventually_async
-from support.store_behaviour import Followed, StoreBehaviour, World, followed, manifest, until
-from support.wadm_stand_in import BUCKET, WadmStandIn
+from support.nats.buses import eventually_async
+from support.wadm.store_behaviour import Followed, StoreBehaviour, World, followed, manifest, until
+from support.wadm.wadm_stand_in import BUCKET, WadmStandIn
 from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.replies import Scaler, Status
 from trellis.lattice.store import Proof

@@ -11,8 +11,8 @@ from pathlib import Path
 import nats
 import pytest
 
-from support.buses import eventually
-from support.raw_nats import raw_publish
+from support.nats.buses import eventually
+from support.nats.raw_nats import raw_publish
 from trellis.lattice.address import LinkAddress
 from trellis.lattice.errors import TooLargeError
 from trellis.lattice.link import Link

@@ -15,14 +15,14 @@ from nats.aio.msg import Msg
 from nats.js.api import StreamConfig
 from nats.js.kv import KeyValue
 
-from support.buses import eventually
-from support.lattice_speaker import LatticeSpeaker
-from support.manifests import ANY_HOST, capability, link
-from support.manifests import manifest as with_listener
-from support.settling import settle
-from support.store_behaviour import StoreBehaviour, World, followed, manifest, until
-from support.tenants import EAST, HOSTS_STREAM, PASSWORD, USERS, WEST, control_prefix, url_of, write_accounts
-from support.wadm_stand_in import WadmStandIn
+from support.lattices.lattice_speaker import LatticeSpeaker
+from support.nats.buses import eventually
+from support.nats.tenants import EAST, HOSTS_STREAM, PASSWORD, USERS, WEST, control_prefix, url_of, write_accounts
+from support.suite.settling import settle
+from support.wadm.manifests import ANY_HOST, capability, link
+from support.wadm.manifests import manifest as with_listener
+from support.wadm.store_behaviour import StoreBehaviour, World, followed, manifest, until
+from support.wadm.wadm_stand_in import WadmStandIn
 from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.comparison import Comparison
 from trellis.lattice.forwarder import Forwarder, LatticeEvent

@@ -9,7 +9,7 @@ from pathlib import Path
 import nats
 from nats.aio.msg import Msg
 
-from support.buses import eventually
+from support.nats.buses import eventually
 from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.lattices import Lattices
 from trellis.lattice.subjects import model_list_subject

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import nats
 import pytest
 
-from support.host_behaviour import SECONDS, Lattice, own_lattice
-from support.joined_servers import joined_servers
-from support.settling import settle
-from support.stub_host import Options, stub_host
+from support.lattices.host_behaviour import SECONDS, Lattice, own_lattice
+from support.lattices.stub_host import Options, stub_host
+from support.nats.joined_servers import joined_servers
+from support.suite.settling import settle
 from trellis.localcluster import LocalClusterError, kill, owned_cluster, restart
 from trellis.localcluster.leafnodes import join
 from trellis.localcluster.nats import NatsServer

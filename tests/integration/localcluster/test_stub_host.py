@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from support import stub_host as program
-from support.host_behaviour import SECONDS, HostBehaviour, Lattice, NewHost, Running, own_lattice
-from support.stub_host import Options, StubHost, human, new_id, stub_host
+from support.lattices import stub_host as program
+from support.lattices.host_behaviour import SECONDS, HostBehaviour, Lattice, NewHost, Running, own_lattice
+from support.lattices.stub_host import Options, StubHost, human, new_id, stub_host
 from trellis.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.nats

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from support.fleet import Fleet, eventually
-from support.installers import GUILTY
-from support.kubelets import kubelets
-from support.shims import SHIMS, Shim
+from support.nodes.fleet import Fleet, eventually
+from support.nodes.installers import GUILTY
+from support.nodes.kubelets import kubelets
+from support.nodes.shims import SHIMS, Shim
 from trellis import names
 
 pytestmark = pytest.mark.cluster

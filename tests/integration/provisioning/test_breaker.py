@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from support.breakers import held_by
-from support.fleet import Fleet, eventually
-from support.kubelets import kubelets
-from support.service_process import ask, free_port, running
-from support.shims import Shim
-from support.typed import typed_meanwhile
+from support.nodes.breakers import held_by
+from support.nodes.fleet import Fleet, eventually
+from support.nodes.kubelets import kubelets
+from support.nodes.shims import Shim
+from support.suite.service_process import ask, free_port, running
+from support.suite.typed import typed_meanwhile
 from trellis.kube.breaker import HELD
 
 pytestmark = pytest.mark.cluster

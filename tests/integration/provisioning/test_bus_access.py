@@ -12,11 +12,11 @@ from typing import Any
 import nats
 import pytest
 
-from support.buses import eventually_async
-from support.fleet import Fleet
-from support.nats_users import NatsUsers
-from support.service_process import ask, free_port, lines, running, until_status
-from support.typed import Done, typed
+from support.nats.buses import eventually_async
+from support.nats.nats_users import NatsUsers
+from support.nodes.fleet import Fleet
+from support.suite.service_process import ask, free_port, lines, running, until_status
+from support.suite.typed import Done, typed
 from trellis.bus.claim import Claim
 from trellis.bus.naming import CLAIM_STREAM, claim_subject
 from trellis.bus.permissions import PEOPLE

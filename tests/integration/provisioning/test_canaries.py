@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from support.fleet import Fleet, eventually
-from support.installers import LAST_LOG_LINE
-from support.kubelets import kubelets
-from support.shims import CLASSES, Shim
+from support.nodes.fleet import Fleet, eventually
+from support.nodes.installers import LAST_LOG_LINE
+from support.nodes.kubelets import kubelets
+from support.nodes.shims import CLASSES, Shim
 from trellis import names
 from trellis.provisioning import UNDO
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from support.exclusion import Lease, accepted, late_writes, place, writer
-from support.fleet import Fleet, Manifest, eventually
-from support.nursery import Child
-from support.typed import started
+from support.cluster.exclusion import Lease, accepted, late_writes, place, writer
+from support.nodes.fleet import Fleet, Manifest, eventually
+from support.suite.nursery import Child
+from support.suite.typed import started
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import nats
 import pytest
 
-from support.fleet import Fleet, eventually
-from support.nursery import Child
-from support.typed import started
+from support.nodes.fleet import Fleet, eventually
+from support.suite.nursery import Child
+from support.suite.typed import started
 from trellis import localcluster, names
 from trellis.events.subjects import STREAM_EVENTS, escape
 from trellis.localcluster.nats import NatsServer

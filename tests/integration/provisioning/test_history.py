@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.fleet import Fleet, eventually
-from support.shims import Shim
+from support.nodes.fleet import Fleet, eventually
+from support.nodes.shims import Shim
 from trellis.shim_history import KEPT, label_selector
 
 pytestmark = pytest.mark.cluster

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from support.fleet import Fleet, eventually
-from support.kubelets import kubelets
-from support.shims import Shim
+from support.nodes.fleet import Fleet, eventually
+from support.nodes.kubelets import kubelets
+from support.nodes.shims import Shim
 from trellis import names
 from trellis.provisioning import UNDO, decode_digests
 from trellis.shim_history import label_selector

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from support.fleet import Fleet, Manifest, eventually
-from support.kubelets import kubelets
-from support.shims import Shim
+from support.nodes.fleet import Fleet, Manifest, eventually
+from support.nodes.kubelets import kubelets
+from support.nodes.shims import Shim
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

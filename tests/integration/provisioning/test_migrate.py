@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from support.fleet import Fleet, Manifest, eventually
-from support.leftovers import as_new, leftover
-from support.typed import Done, bare_environment, typed_meanwhile
+from support.nodes.fleet import Fleet, Manifest, eventually
+from support.nodes.leftovers import as_new, leftover
+from support.suite.typed import Done, bare_environment, typed_meanwhile
 from trellis import names
 from trellis.crds.kinds import KINDS, make_definition
 

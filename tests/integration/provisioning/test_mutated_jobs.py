@@ -7,10 +7,10 @@ import http
 import pytest
 
 from provisioner.admitted import Changed
-from support.fleet import Fleet, Manifest, eventually
-from support.kubelets import kubelets
-from support.mutating_policies import mutating, put, remove
-from support.shims import Shim
+from support.cluster.mutating_policies import mutating, put, remove
+from support.nodes.fleet import Fleet, Manifest, eventually
+from support.nodes.kubelets import kubelets
+from support.nodes.shims import Shim
 from trellis import names
 from trellis.kube.refusals import RefusalTimings
 from trellis.provision_reasons import Reason

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from support.exclusion import place
-from support.fleet import Fleet, eventually
-from support.kubelets import kubelets
-from support.leftovers import as_new, leftover
-from support.shims import Shim
-from support.typed import Done, bare_environment, typed_meanwhile
+from support.cluster.exclusion import place
+from support.nodes.fleet import Fleet, eventually
+from support.nodes.kubelets import kubelets
+from support.nodes.leftovers import as_new, leftover
+from support.nodes.shims import Shim
+from support.suite.typed import Done, bare_environment, typed_meanwhile
 from trellis import names
 from trellis.provisioning import KWASM
 

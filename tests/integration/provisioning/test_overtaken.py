@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from support.fleet import Fleet, eventually
-from support.kubelets import Disks, kubelets
-from support.shims import SHIMS, Shim
+from support.nodes.fleet import Fleet, eventually
+from support.nodes.kubelets import Disks, kubelets
+from support.nodes.shims import SHIMS, Shim
 from trellis import names
 from trellis.provisioning import REMOVE, Target
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from support.fleet import Fleet, eventually
-from support.service_process import ask, free_port, lines, running, until_status
+from support.nodes.fleet import Fleet, eventually
+from support.suite.service_process import ask, free_port, lines, running, until_status
 
 pytestmark = pytest.mark.cluster
 

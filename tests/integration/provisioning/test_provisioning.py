@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from support.fleet import Fleet, eventually, is_ours
-from support.installers import LAST_LOG_LINE
+from support.nodes.fleet import Fleet, eventually, is_ours
+from support.nodes.installers import LAST_LOG_LINE
 from trellis import names
 from trellis.bus.tail import TailedEvent
 from trellis.provision_reasons import Reason

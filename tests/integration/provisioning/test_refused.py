@@ -8,11 +8,11 @@ import os
 import pytest
 
 from provisioner.job_clock import SlotTimings
-from support.fleet import Fleet, Manifest, eventually
-from support.kubelets import kubelets
-from support.shims import Shim
-from support.typed import typed_meanwhile
-from support.validating_policies import refusing, rule
+from support.cluster.validating_policies import refusing, rule
+from support.nodes.fleet import Fleet, Manifest, eventually
+from support.nodes.kubelets import kubelets
+from support.nodes.shims import Shim
+from support.suite.typed import typed_meanwhile
 from trellis import names
 from trellis.kube.refusals import RefusalTimings
 from trellis.provision_reasons import NODE_UPDATE_REFUSED, Reason

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from support.fleet import SHIMS, Fleet, Manifest, eventually
-from support.kubelets import kubelets
-from support.shims import CLASSES, Shim
-from support.validating_policies import refusing, rule
+from support.cluster.validating_policies import refusing, rule
+from support.nodes.fleet import SHIMS, Fleet, Manifest, eventually
+from support.nodes.kubelets import kubelets
+from support.nodes.shims import CLASSES, Shim
 from trellis import names
 from trellis.kube.refusals import RefusalTimings
 from trellis.kube.resources import NAMESPACES

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from support.etcd_backup import EtcdBackup
-from support.fleet import Fleet, eventually
-from support.installers import INSTALLER_STAGES
+from support.cluster.etcd_backup import EtcdBackup
+from support.nodes.fleet import Fleet, eventually
+from support.nodes.installers import INSTALLER_STAGES
 from trellis.localcluster import ClusterInfo, kill, owned_cluster, restart
 from trellis.localcluster.api import Api
 from trellis.localcluster.paths import Layout

@@ -12,12 +12,12 @@ import node_watcher.app
 import node_watcher.settings
 import provisioner.app
 import provisioner.settings
-from support.chart import Manifest, only, rendered
-from support.fleet import Fleet, eventually
-from support.grants import SYSTEM, Granted, Right, elsewhere, given, granted, refused, used
-from support.in_process import serving
-from support.kubelets import kubelets
-from support.shims import CLASSES, SHIMS, Shim
+from support.chart.rendered import Manifest, only, rendered
+from support.cluster.grants import SYSTEM, Granted, Right, elsewhere, given, granted, refused, used
+from support.nodes.fleet import Fleet, eventually
+from support.nodes.kubelets import kubelets
+from support.nodes.shims import CLASSES, SHIMS, Shim
+from support.suite.in_process import serving
 from trellis import names
 from trellis.kube.breaker import HELD
 from trellis.kube.resources import CLUSTER_ROLES, CONFIGMAPS, CONTROLLER_REVISIONS, EVENTS, LEASES, NAMESPACES, ROLES

@@ -6,9 +6,9 @@ import http
 
 import pytest
 
-from support.fleet import Fleet, eventually
-from support.kubelets import kubelets
-from support.shims import SHIMS, Shim
+from support.nodes.fleet import Fleet, eventually
+from support.nodes.kubelets import kubelets
+from support.nodes.shims import SHIMS, Shim
 from trellis import names
 
 pytestmark = pytest.mark.cluster

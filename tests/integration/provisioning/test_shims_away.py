@@ -8,9 +8,9 @@ import http
 import pytest
 
 from provisioner import shim_gather
-from support.fleet import KUBELET, Fleet, eventually
-from support.kubelets import kubelets
-from support.shims import SHIMS, Shim
+from support.nodes.fleet import KUBELET, Fleet, eventually
+from support.nodes.kubelets import kubelets
+from support.nodes.shims import SHIMS, Shim
 
 pytestmark = pytest.mark.cluster
 

@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
-from support.fleet import Fleet, eventually
-from support.kubelets import kubelets, show
-from support.shims import SHIMS, Shim
+from support.nodes.fleet import Fleet, eventually
+from support.nodes.kubelets import kubelets, show
+from support.nodes.shims import SHIMS, Shim
 from trellis import names
 from trellis.deletions import DeletionTimings
 

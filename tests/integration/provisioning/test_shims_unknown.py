@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from support.api_proxy import ApiProxy
-from support.fleet import Fleet, Manifest, eventually, is_ours
-from support.kubelets import kubelets
-from support.shims import DEFINITIONS, SHIMS, Shim
-from support.typed import typed_meanwhile
+from support.cluster.api_proxy import ApiProxy
+from support.nodes.fleet import Fleet, Manifest, eventually, is_ours
+from support.nodes.kubelets import kubelets
+from support.nodes.shims import DEFINITIONS, SHIMS, Shim
+from support.suite.typed import typed_meanwhile
 from trellis import names
 from trellis.breaker import Limits
 from trellis.crds.kinds import KINDS, make_definition

@@ -9,9 +9,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, utils
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from support.fleet import Fleet, eventually
-from support.kubelets import kubelets
-from support.shims import Shim
+from support.nodes.fleet import Fleet, eventually
+from support.nodes.kubelets import kubelets
+from support.nodes.shims import Shim
 
 pytestmark = pytest.mark.cluster
 

@@ -7,9 +7,9 @@ import http
 import pytest
 
 from provisioner.job_clock import SlotTimings
-from support.fleet import Fleet, eventually
-from support.kubelets import kubelets
-from support.shims import Shim
+from support.nodes.fleet import Fleet, eventually
+from support.nodes.kubelets import kubelets
+from support.nodes.shims import Shim
 from trellis import names
 from trellis.provision_reasons import Reason
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from support.fleet import Fleet, eventually
-from support.kubelets import kubelets
-from support.shims import Shim
+from support.nodes.fleet import Fleet, eventually
+from support.nodes.kubelets import kubelets
+from support.nodes.shims import Shim
 
 pytestmark = pytest.mark.cluster
 

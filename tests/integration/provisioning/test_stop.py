@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from support import stubborn_process
-from support.fleet import Fleet, eventually
-from support.service_process import lines, running
+from support.nodes.fleet import Fleet, eventually
+from support.suite import stubborn_process
+from support.suite.service_process import lines, running
 from trellis import names
 from trellis.localcluster.nats import NatsServer
 

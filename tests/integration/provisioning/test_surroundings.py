@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from support.fleet import Fleet, eventually
-from support.job_container import Kubelet
-from support.shims import Shim
+from support.nodes.fleet import Fleet, eventually
+from support.nodes.shims import Shim
+from support.suite.job_container import Kubelet
 
 pytestmark = pytest.mark.cluster
 

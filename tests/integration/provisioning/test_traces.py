@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.fleet import Fleet, eventually
+from support.nodes.fleet import Fleet, eventually
 from trellis import names
 from trellis.localcluster import ClusterInfo, owned_cluster
 from trellis.localcluster.api import Api

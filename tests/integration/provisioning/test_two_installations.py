@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from support.fleet import Fleet, eventually
-from support.typed import typed
+from support.nodes.fleet import Fleet, eventually
+from support.suite.typed import typed
 from trellis import names
 from trellis.kube.timings import claim_election
 from trellis.runtime import LedService

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from support.exclusion import Lease, accepted, late_writes, place, writer
-from support.faked_clock import FakedClock
-from support.fleet import Fleet, Manifest, eventually
-from support.service_process import running
-from support.shims import Shim
+from support.cluster.exclusion import Lease, accepted, late_writes, place, writer
+from support.nodes.fleet import Fleet, Manifest, eventually
+from support.nodes.shims import Shim
+from support.suite.faked_clock import FakedClock
+from support.suite.service_process import running
 from trellis import names
 from trellis.bus.tail import Selection, tail
 from trellis.provisioning import PROVISION

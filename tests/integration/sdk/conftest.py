@@ -11,10 +11,10 @@ import pytest
 
 from controller_host.guest import imports
 from controller_host.guest.modules import Modules
-from support import guests
-from support.guest_api import FakeApi
-from support.guest_host import GuestHost
-from support.sdk_worlds import Boot, Clock, Start, World
+from support.guests import built as guests
+from support.guests.guest_api import FakeApi
+from support.guests.guest_host import GuestHost
+from support.guests.sdk_worlds import Boot, Clock, Start, World
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support import guests
+from support.guests import built as guests
 
 pytestmark = pytest.mark.timeout(900)
 

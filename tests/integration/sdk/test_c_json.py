@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from controller_host.guest.modules import Modules
-from support import guests
-from support.guest_api import FakeApi, Json, config_map, key_of
-from support.guest_host import GuestHost
+from support.guests import built as guests
+from support.guests.guest_api import FakeApi, Json, config_map, key_of
+from support.guests.guest_host import GuestHost
 
 pytestmark = pytest.mark.timeout(900)
 

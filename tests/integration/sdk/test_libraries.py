@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support import guests
+from support.guests import built as guests
 from trellis.localcluster.building import LoggedBuild
 from trellis.localcluster.crates import lacking, write_lock
 from trellis.localcluster.gotoolchain import environment, go_program

@@ -14,10 +14,11 @@ import pytest
 import yaml
 
 from controller_host.guest.modules import ModuleRefused, Modules, RefusalReason
-from support import guests, rust_guests
-from support.guest_api import FakeApi, Json, config_map, key_of
-from support.guest_host import GuestHost
-from support.pages import DOCS, blocks
+from support.guests import built as guests
+from support.guests import rust_guests
+from support.guests.guest_api import FakeApi, Json, config_map, key_of
+from support.guests.guest_host import GuestHost
+from support.suite.pages import DOCS, blocks
 from trellis.crds.wasm_controllers import WasmController
 from trellis.localcluster.gotoolchain import environment, go_program
 from trellis.localcluster.progress import Quiet

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from support.guest_api import FakeApi, Json, config_map, key_of
-from support.sdk_worlds import UNUSUAL, Boot, Start
+from support.guests.guest_api import FakeApi, Json, config_map, key_of
+from support.guests.sdk_worlds import UNUSUAL, Boot, Start
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from support.guest_api import config_map, key_of
-from support.sdk_worlds import Start
+from support.guests.guest_api import config_map, key_of
+from support.guests.sdk_worlds import Start
 
 pytestmark = pytest.mark.timeout(900)
 

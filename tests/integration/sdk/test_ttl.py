@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from support.guest_api import FakeApi, Json, key_of
-from support.sdk_worlds import NANOSECONDS, Boot, Start
+from support.guests.guest_api import FakeApi, Json, key_of
+from support.guests.sdk_worlds import NANOSECONDS, Boot, Start
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -10,7 +10,7 @@ import pytest
 
 from secrets_backend.accounts import Accounts
 from secrets_backend.gather import Known
-from support.fleet import eventually
+from support.nodes.fleet import eventually
 from trellis.lattice.address import LinkAddress
 from trellis.lattice.link import Link
 from trellis.localcluster.nats import NatsServer

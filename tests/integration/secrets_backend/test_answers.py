@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.secrets_host import value
-from support.secrets_world import SecretsWorld
+from support.secrets.secrets_host import value
+from support.secrets.secrets_world import SecretsWorld
 
 pytestmark = pytest.mark.cluster
 

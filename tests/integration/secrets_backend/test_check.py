@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from support import planted
-from support.applications_kind import ApplicationsKind, until
-from support.grants import Granted, granted
-from support.secrets_command import SecretsCommand
-from support.secrets_world import define_grants
+from support.cluster.grants import Granted, granted
+from support.secrets.secrets_command import SecretsCommand
+from support.secrets.secrets_world import define_grants
+from support.suite import planted
+from support.wadm.applications_kind import ApplicationsKind, until
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.kube.resources import (
     APPLICATIONS,

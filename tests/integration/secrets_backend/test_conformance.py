@@ -13,12 +13,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from support import secrets_client
-from support.secrets_conformance.cases import Case, Outcome, granted, read
-from support.secrets_conformance.judging import judge
-from support.secrets_conformance.table import CASES
-from support.secrets_conformance.world import NOT_TEXT, PREFIX, TEXT, VALUES, Ask, World, policy_of
-from support.secrets_server import Asked, Place, asked_backend
+from support.secrets import secrets_client
+from support.secrets.secrets_conformance.cases import Case, Outcome, granted, read
+from support.secrets.secrets_conformance.judging import judge
+from support.secrets.secrets_conformance.table import CASES
+from support.secrets.secrets_conformance.world import NOT_TEXT, PREFIX, TEXT, VALUES, Ask, World, policy_of
+from support.secrets.secrets_server import Asked, Place, asked_backend
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.nats import NatsServer
 

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from support import planted
-from support.api_proxy import ApiProxy
-from support.crd_deletion import delete_definition
-from support.fleet import eventually
-from support.grants import SYSTEM, granted, manifests, until_given
-from support.host_world import PATIENCE
-from support.secrets_host import Host, value
-from support.secrets_world import QUICK, SecretsWorld, define_grants
+from support.cluster.api_proxy import ApiProxy
+from support.cluster.crd_deletion import delete_definition
+from support.cluster.grants import SYSTEM, granted, manifests, until_given
+from support.lattices.host_world import PATIENCE
+from support.nodes.fleet import eventually
+from support.secrets.secrets_host import Host, value
+from support.secrets.secrets_world import QUICK, SecretsWorld, define_grants
+from support.suite import planted
 from trellis import names
 from trellis.kube.resources import CLUSTER_ROLES, DEFINITIONS, SECRET_GRANTS, SECRETS
 from trellis.localcluster import ClusterInfo

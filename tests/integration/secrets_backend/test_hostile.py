@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from support.fleet import eventually
-from support.raw_nats import ODD_HEADERS, ODD_TOKENS, raw_publish
-from support.secrets_host import CURVE, Host, nkey, value
-from support.secrets_world import QUICK, SecretsWorld, served
-from support.tcp_proxy import TcpProxy, kubeconfig_through
+from support.nats.raw_nats import ODD_HEADERS, ODD_TOKENS, raw_publish
+from support.nodes.fleet import eventually
+from support.secrets.secrets_host import CURVE, Host, nkey, value
+from support.secrets.secrets_world import QUICK, SecretsWorld, served
+from support.suite.tcp_proxy import TcpProxy, kubeconfig_through
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.nats import NatsServer
 from trellis.runtime import Service

@@ -16,10 +16,10 @@ import pytest
 from secrets_backend.key_secret import data_of, read_ring
 from secrets_backend.keys import CurveKey, KeyRing
 from secrets_backend.timings import KeyTimings, Timings
-from support.kube_world import eventually
-from support.secrets_command import SecretsCommand
-from support.secrets_host import value
-from support.secrets_world import SecretsWorld
+from support.cluster.kube_world import eventually
+from support.secrets.secrets_command import SecretsCommand
+from support.secrets.secrets_host import value
+from support.secrets.secrets_world import SecretsWorld
 from trellis import names
 from trellis.kube.resources import NAMESPACES, PODS, SECRETS
 from trellis.localcluster import ClusterInfo

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from secrets_backend.resources import ACCOUNT, Reader, make_impersonation
-from support.fleet import eventually
-from support.grants import SYSTEM, Granted, elsewhere, given, granted, manifests, refused, used
-from support.secrets_host import Host, value
-from support.secrets_world import SecretsWorld
+from support.cluster.grants import SYSTEM, Granted, elsewhere, given, granted, manifests, refused, used
+from support.nodes.fleet import eventually
+from support.secrets.secrets_host import Host, value
+from support.secrets.secrets_world import SecretsWorld
 from trellis import names
 from trellis.kube.resources import NAMESPACES, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 from trellis.localcluster import ClusterInfo

@@ -11,9 +11,9 @@ import pytest
 
 from secrets_backend.key_secret import data_of, promoted, read_ring, without_previous
 from secrets_backend.keys import CurveKey
-from support.fleet import eventually
-from support.secrets_host import Host, value
-from support.secrets_world import SecretsWorld, served
+from support.nodes.fleet import eventually
+from support.secrets.secrets_host import Host, value
+from support.secrets.secrets_world import SecretsWorld, served
 from trellis import names
 from trellis.kube.resources import SECRETS
 from trellis.runtime import Service

@@ -13,10 +13,10 @@ from typing import Any
 import nats
 import pytest
 
-from support.fleet import eventually
-from support.host_world import PATIENCE
-from support.secrets_host import CURVE, nkey, value
-from support.secrets_world import SecretsWorld, served
+from support.lattices.host_world import PATIENCE
+from support.nodes.fleet import eventually
+from support.secrets.secrets_host import CURVE, nkey, value
+from support.secrets.secrets_world import SecretsWorld, served
 from trellis.kube.resources import HOST_CONFIGS, NAMESPACES, ROLE_BINDINGS, ROLES, SECRETS
 from trellis.localcluster.nats import NatsServer
 from trellis.runtime import Service

@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from support import secrets_client
-from support.accounts import Account
-from support.secrets_conformance.cases import Case, Expected, granted, refused
-from support.secrets_conformance.judging import judge
-from support.secrets_conformance.world import Ask
-from support.secrets_host import value
-from support.secrets_server import Asked, Place, asked_backend
-from support.secrets_world import SecretsWorld
-from support.tcp_proxy import TcpProxy, kubeconfig_through
+from support.cluster.accounts import Account
+from support.secrets import secrets_client
+from support.secrets.secrets_conformance.cases import Case, Expected, granted, refused
+from support.secrets.secrets_conformance.judging import judge
+from support.secrets.secrets_conformance.world import Ask
+from support.secrets.secrets_host import value
+from support.secrets.secrets_server import Asked, Place, asked_backend
+from support.secrets.secrets_world import SecretsWorld
+from support.suite.tcp_proxy import TcpProxy, kubeconfig_through
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.nats import NatsServer
 

@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 
-from support import secrets_client
-from support.secrets_client import SecretsClient
-from support.secrets_conformance.world import TEXT, Ask
-from support.secrets_server import Asked, Place, Server, asked_backend, until_served
+from support.secrets import secrets_client
+from support.secrets.secrets_client import SecretsClient
+from support.secrets.secrets_conformance.world import TEXT, Ask
+from support.secrets.secrets_server import Asked, Place, Server, asked_backend, until_served
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.nats import NatsServer
 

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-from support.grants import Granted, granted
-from support.typed import typed
+from support.cluster.grants import Granted, granted
+from support.suite.typed import typed
 from trellis.kube.resources import NAMESPACES, SECRETS
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api

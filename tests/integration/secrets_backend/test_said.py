@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from support.fleet import eventually
-from support.secret_requests import changed, policy
-from support.secrets_host import Host, value
-from support.secrets_world import SecretsWorld, served
-from support.service_process import free_port, get, lines, running, until_status
+from support.nodes.fleet import eventually
+from support.secrets.secret_requests import changed, policy
+from support.secrets.secrets_host import Host, value
+from support.secrets.secrets_world import SecretsWorld, served
+from support.suite.service_process import free_port, get, lines, running, until_status
 from trellis import names
 from trellis.bus.tail import Selection, tail
 from trellis.kube.resources import SECRETS

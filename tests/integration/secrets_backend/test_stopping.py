@@ -13,10 +13,10 @@ from urllib.parse import SplitResult, urlsplit
 import pytest
 import yaml
 
-from support.fleet import eventually
-from support.secrets_host import Host, value
-from support.secrets_world import SecretsWorld
-from support.tcp_proxy import TcpProxy, kubeconfig_through
+from support.nodes.fleet import eventually
+from support.secrets.secrets_host import Host, value
+from support.secrets.secrets_world import SecretsWorld
+from support.suite.tcp_proxy import TcpProxy, kubeconfig_through
 from trellis.localcluster import ClusterInfo
 from trellis.runtime import Service
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from support import planted
-from support.api_proxy import ApiProxy
-from support.fleet import eventually
-from support.host_world import PATIENCE
-from support.secrets_host import value
-from support.secrets_world import QUICK, SecretsWorld
+from support.cluster.api_proxy import ApiProxy
+from support.lattices.host_world import PATIENCE
+from support.nodes.fleet import eventually
+from support.secrets.secrets_host import value
+from support.secrets.secrets_world import QUICK, SecretsWorld
+from support.suite import planted
 from trellis.kube.resources import HOST_CONFIGS, SECRET_GRANTS, Resource
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]

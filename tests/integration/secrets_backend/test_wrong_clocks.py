@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from support import planted
-from support.faked_clock import FakedClock
-from support.secrets_host import Host, value
-from support.secrets_world import SecretsWorld
-from support.service_process import free_port, running, until_status
+from support.secrets.secrets_host import Host, value
+from support.secrets.secrets_world import SecretsWorld
+from support.suite import planted
+from support.suite.faked_clock import FakedClock
+from support.suite.service_process import free_port, running, until_status
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("faked_clocks")]
 

@@ -10,10 +10,10 @@ import pytest
 
 from service_reflector.actions import CreateService
 from service_reflector.apply import Effects
-from support.fleet import eventually
-from support.host_world import PATIENCE
-from support.manifests import ANY_HOST, capability, link, manifest
-from support.reflected import ReflectedWorld
+from support.lattices.host_world import PATIENCE
+from support.lattices.reflected import ReflectedWorld
+from support.nodes.fleet import eventually
+from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from trellis import names
 from trellis.kube.resources import ENDPOINT_SLICES, NAMESPACES, SERVICES
 

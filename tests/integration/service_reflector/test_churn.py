@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from support.fleet import eventually
-from support.host_world import PATIENCE
-from support.manifests import ANY_HOST, capability, link, manifest
-from support.reflected import ReflectedWorld, Wadm
+from support.lattices.host_world import PATIENCE
+from support.lattices.reflected import ReflectedWorld, Wadm
+from support.nodes.fleet import eventually
+from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from trellis import names
 from trellis.kube.resources import ENDPOINT_SLICES, PODS, SERVICES
 

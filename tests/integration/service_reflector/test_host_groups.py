@@ -20,13 +20,13 @@ from aiohttp import web
 import service_reflector.app
 import service_reflector.settings
 from service_reflector.ownership import Undecided
-from support.api_proxy import ApiProxy
-from support.breakers import held_by
-from support.crd_deletion import delete_definition, restored
-from support.fleet import eventually
-from support.host_world import PATIENCE
-from support.manifests import manifest
-from support.reflected import QUICK, ReflectedWorld, Wadm
+from support.cluster.api_proxy import ApiProxy
+from support.cluster.crd_deletion import delete_definition, restored
+from support.lattices.host_world import PATIENCE
+from support.lattices.reflected import QUICK, ReflectedWorld, Wadm
+from support.nodes.breakers import held_by
+from support.nodes.fleet import eventually
+from support.wadm.manifests import manifest
 from trellis import names
 from trellis.kube.resources import EVENTS, HOST_CONFIGS, SECRETS, SERVICES
 from trellis.localcluster.nats import NatsServer

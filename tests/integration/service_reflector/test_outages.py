@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from support.fleet import eventually
-from support.host_world import PATIENCE
-from support.manifests import ANY_HOST, capability, link, manifest
-from support.reflected import ReflectedWorld, Wadm
+from support.lattices.host_world import PATIENCE
+from support.lattices.reflected import ReflectedWorld, Wadm
+from support.nodes.fleet import eventually
+from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from trellis.kube.resources import SERVICES
 
 pytestmark = pytest.mark.cluster

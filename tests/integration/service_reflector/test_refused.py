@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from support.fleet import eventually
-from support.host_world import PATIENCE
-from support.manifests import manifest
-from support.reflected import ReflectedWorld
-from support.validating_policies import refusing, rule
+from support.cluster.validating_policies import refusing, rule
+from support.lattices.host_world import PATIENCE
+from support.lattices.reflected import ReflectedWorld
+from support.nodes.fleet import eventually
+from support.wadm.manifests import manifest
 from trellis import names
 from trellis.kube.resources import ENDPOINT_SLICES, EVENTS, LEASES, SERVICES, Resource
 from trellis.runtime import LedService

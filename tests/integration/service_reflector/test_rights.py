@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from support.fleet import eventually
-from support.grants import SYSTEM, given, granted, manifests, refused, used
-from support.host_world import PATIENCE
-from support.manifests import ANY_HOST, capability, link, manifest
-from support.reflected import ReflectedWorld
+from support.cluster.grants import SYSTEM, given, granted, manifests, refused, used
+from support.lattices.host_world import PATIENCE
+from support.lattices.reflected import ReflectedWorld
+from support.nodes.fleet import eventually
+from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from trellis import names
 from trellis.kube.resources import ENDPOINTS, LEASES, SERVICES
 from trellis.localcluster import ClusterInfo

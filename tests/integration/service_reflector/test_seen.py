@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from service_reflector.timings import Timings
-from support.fleet import eventually
-from support.host_world import PATIENCE
-from support.manifests import ANY_HOST, capability, link, manifest
-from support.reflected import ReflectedWorld
-from support.typed import bare_environment, typed_meanwhile
+from support.lattices.host_world import PATIENCE
+from support.lattices.reflected import ReflectedWorld
+from support.nodes.fleet import eventually
+from support.suite.typed import bare_environment, typed_meanwhile
+from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from trellis.runtime import LedService
 
 pytestmark = pytest.mark.cluster

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from support.fleet import eventually
-from support.host_world import PATIENCE
-from support.manifests import ANY_HOST, capability, link, manifest
-from support.reflected import ReflectedWorld
+from support.lattices.host_world import PATIENCE
+from support.lattices.reflected import ReflectedWorld
+from support.nodes.fleet import eventually
+from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from trellis import names
 from trellis.kube.resources import PODS, SERVICES
 

@@ -18,19 +18,19 @@ from nats.aio.msg import Msg
 
 import secrets_backend.app
 import secrets_backend.settings
-from support.controllers_world import CONFIG_MAPS, Tenant, define, prebuilt, until
-from support.controllers_world import Host as ControllerHost
-from support.fleet import eventually
-from support.host_behaviour import own_lattice
-from support.host_world import PATIENCE, HostWorld
-from support.in_process import serving
-from support.kept import spec
-from support.real_lattice import Wadm, application, wasm_component
-from support.secrets_host import Host, value
-from support.secrets_world import define_grants, served
-from support.tenants import EAST, WEST, control_prefix, url_of, write_accounts
-from support.two_tenants import Side, second_namespace, side
-from support.wadm_stand_in import WadmStandIn
+from support.guests.controllers_world import CONFIG_MAPS, Tenant, define, prebuilt, until
+from support.guests.controllers_world import Host as ControllerHost
+from support.lattices.host_behaviour import own_lattice
+from support.lattices.host_world import PATIENCE, HostWorld
+from support.lattices.real_lattice import Wadm, application, wasm_component
+from support.nats.tenants import EAST, WEST, control_prefix, url_of, write_accounts
+from support.nats.two_tenants import Side, second_namespace, side
+from support.nodes.fleet import eventually
+from support.secrets.secrets_host import Host, value
+from support.secrets.secrets_world import define_grants, served
+from support.suite.in_process import serving
+from support.wadm.kept import spec
+from support.wadm.wadm_stand_in import WadmStandIn
 from trellis import names
 from trellis.kube.resources import (
     APPLICATIONS,

@@ -13,21 +13,21 @@ from pathlib import Path
 import pytest
 
 from host_manager.timings import Timings
-from support import flows
-from support.controllers_world import Host, Tenant, define, prebuilt, tenant_of
-from support.fleet import Fleet, eventually
-from support.host_behaviour import own_lattice
-from support.host_world import PATIENCE, HostWorld
-from support.jaeger import Jaeger
-from support.kept import KeptWorld, kept_world, spec
-from support.lattice_speaker import LatticeSpeaker
-from support.manifests import manifest
-from support.real_lattice import Wadm, application, wasm_component
-from support.reflected import ReflectedWorld
-from support.secrets_host import value
-from support.secrets_world import SecretsWorld
-from support.traces import assert_flow, assert_links_lead, assert_silent, assert_whole, tree
-from support.wadm_stand_in import WadmStandIn
+from support.examples import flows
+from support.guests.controllers_world import Host, Tenant, define, prebuilt, tenant_of
+from support.lattices.host_behaviour import own_lattice
+from support.lattices.host_world import PATIENCE, HostWorld
+from support.lattices.lattice_speaker import LatticeSpeaker
+from support.lattices.real_lattice import Wadm, application, wasm_component
+from support.lattices.reflected import ReflectedWorld
+from support.nodes.fleet import Fleet, eventually
+from support.secrets.secrets_host import value
+from support.secrets.secrets_world import SecretsWorld
+from support.suite.jaeger import Jaeger
+from support.suite.traces import assert_flow, assert_links_lead, assert_silent, assert_whole, tree
+from support.wadm.kept import KeptWorld, kept_world, spec
+from support.wadm.manifests import manifest
+from support.wadm.wadm_stand_in import WadmStandIn
 from trellis import names
 from trellis.events.subjects import HOST_MANAGER
 from trellis.kube.resources import DEPLOYMENTS

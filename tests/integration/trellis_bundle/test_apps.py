@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from support.applications_kind import ApplicationsKind, until
-from support.asked_wadm import AskedWadm, manifest
-from support.typed import Done, typed_meanwhile
+from support.suite.typed import Done, typed_meanwhile
+from support.wadm.applications_kind import ApplicationsKind, until
+from support.wadm.asked_wadm import AskedWadm, manifest
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.kube.resources import (
     APPLICATIONS,

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from support.host_world import HostWorld
-from support.typed import bare_environment, typed
+from support.lattices.host_world import HostWorld
+from support.suite.typed import bare_environment, typed
 from trellis.localcluster import ClusterInfo
 from trellis_bundle.status import AWAY, UNACCEPTED
 

@@ -12,9 +12,9 @@ import nats
 import pytest
 from nats.js.errors import NotFoundError
 
-from support.buses import Buses, Listener, eventually_async, opted_out
-from support.raw_nats import ODD_BODIES, ODD_HEADERS, ODD_TOKENS, raw_publish
-from support.typed import Done, bare_environment, typed
+from support.nats.buses import Buses, Listener, eventually_async, opted_out
+from support.nats.raw_nats import ODD_BODIES, ODD_HEADERS, ODD_TOKENS, raw_publish
+from support.suite.typed import Done, bare_environment, typed
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, fact_subject
 from trellis.localcluster.nats import NatsServer

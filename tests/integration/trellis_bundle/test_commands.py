@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from provisioner.resources import Installer, Task, make_installer_job
-from support.typed import Done, typed
+from support.suite.typed import Done, typed
 from trellis import names
 from trellis.breaker import Destruction, Limits, State, ask
 from trellis.breaker_record import make_breakers

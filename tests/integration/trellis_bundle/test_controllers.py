@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from support.controllers_world import CONFIG_MAPS, Host, Tenant, define, tenancy, until
-from support.grants import SYSTEM, granted
-from support.typed import Done, bare_environment, typed
-from support.wat_guests import guest
+from support.cluster.grants import SYSTEM, granted
+from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, define, tenancy, until
+from support.guests.wat_guests import guest
+from support.suite.typed import Done, bare_environment, typed
 from trellis.kube.resources import DEFINITIONS, WASM_CONTROLLERS
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api

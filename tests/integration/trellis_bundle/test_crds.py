@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from support.applications_kind import ApplicationsKind, until
-from support.definitions import foreign_applications, kubevela_applications
-from support.typed import Done, bare_environment, typed_meanwhile
+from support.cluster.definitions import foreign_applications, kubevela_applications
+from support.suite.typed import Done, bare_environment, typed_meanwhile
+from support.wadm.applications_kind import ApplicationsKind, until
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 

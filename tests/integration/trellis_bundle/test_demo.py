@@ -18,8 +18,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from support.demos import Machine
-from support.viewers import Page, messages
+from support.console.viewers import Page, messages
+from support.suite.demos import Machine
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.localcluster.nodes import create_nodes

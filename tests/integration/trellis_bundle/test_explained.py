@@ -1,6 +1,6 @@
 """Situations that people meet, made for real: the first line of ``trellis explain`` names the cause of each.
 
-So does the row of ``trellis status`` that counts it. What each line is to be stands in ``support/situations.py``.
+So does the row of ``trellis status`` that counts it. What each line is to be stands in ``support/nodes/situations.py``.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 import nats
 import pytest
 
-from support.controllers_world import CONFIG_MAPS, Host, Tenant, tenancy, until
-from support.explaining import PATIENCE, Person
-from support.fleet import Fleet, eventually
-from support.grants import SYSTEM, granted
-from support.host_world import HostWorld
-from support.kept import KeptWorld, spec
-from support.manifests import ANY_HOST, capability, link, manifest
-from support.reflected import ReflectedWorld
-from support.shims import Shim
-from support.wadm_stand_in import WadmStandIn
-from support.wat_guests import guest
+from support.cluster.grants import SYSTEM, granted
+from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, tenancy, until
+from support.guests.wat_guests import guest
+from support.lattices.host_world import HostWorld
+from support.lattices.reflected import ReflectedWorld
+from support.nodes.explaining import PATIENCE, Person
+from support.nodes.fleet import Fleet, eventually
+from support.nodes.shims import Shim
+from support.wadm.kept import KeptWorld, spec
+from support.wadm.manifests import ANY_HOST, capability, link, manifest
+from support.wadm.wadm_stand_in import WadmStandIn
 from trellis import names
 from trellis.events.subjects import escape
 from trellis.kube.resources import APPLICATIONS

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from support.typed import typed
+from support.suite.typed import typed
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.ports import free_ports
 from trellis.localcluster.processes import ProcessRecord, alive, end, record_of

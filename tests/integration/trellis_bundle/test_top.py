@@ -23,9 +23,9 @@ from typing import Any
 import pytest
 import yaml
 
-from support import seen_objects as objects
-from support.controllers_world import define
-from support.viewing import READ_ALL, Crowd
+from support.console import seen_objects as objects
+from support.console.viewing import READ_ALL, Crowd
+from support.guests.controllers_world import define
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 

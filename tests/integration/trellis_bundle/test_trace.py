@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 import pytest
 from opentelemetry import trace as api
 
-from support.buses import opted_out
-from support.jaeger import Jaeger
-from support.typed import Done, bare_environment, typed_meanwhile
+from support.nats.buses import opted_out
+from support.suite.jaeger import Jaeger
+from support.suite.typed import Done, bare_environment, typed_meanwhile
 from trellis.bus.bus import Bus
 from trellis.events.subjects import NODE_WATCHER
 from trellis.health import Health

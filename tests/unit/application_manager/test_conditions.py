@@ -15,7 +15,7 @@ from application_manager.actions import Said as Because
 from application_manager.conditions import PHASES, Refused, Seen, news_of, patch_of, status_of
 from application_manager.snapshot import Absence, Base, Model, Side, Snapshot, Standing
 from application_manager.views import view_application
-from support.application_objects import stored
+from support.wadm.application_objects import stored
 from trellis.crds.application import Application
 from trellis.lattice.replies import (
     Refusal,

@@ -16,7 +16,7 @@ from application_manager.gather import Awaited, Key, Known
 from application_manager.snapshot import Absence, Base, Model, Standing
 from application_manager.timings import Timings
 from application_manager.views import ApplicationView, view_application
-from support.application_objects import stored
+from support.wadm.application_objects import stored
 from trellis.kube.fake import FakeKube
 from trellis.lattice.group_views import GroupView
 from trellis.lattice.replies import Status

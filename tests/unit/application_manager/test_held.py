@@ -8,7 +8,7 @@ from typing import Any
 from application_manager.actions import Decision, DeleteObject, Reason
 from application_manager.actions import Said as Because
 from application_manager.keeping import Keep
-from support.withdrawals import HELD_SECONDS, Holding
+from support.nodes.withdrawals import HELD_SECONDS, Holding
 from trellis.telemetry import Metrics, Stories, setup
 
 UID = "uid-shop"

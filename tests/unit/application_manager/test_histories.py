@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from application_manager.actions import DeleteModel, DeleteObject, RemoveFinalizer, Undeploy
-from support.two_sides import Killed, Step, TwoSides
+from support.wadm.two_sides import Killed, Step, TwoSides
 
 State = tuple[str, bool] | None
 QUIET = 3600.0

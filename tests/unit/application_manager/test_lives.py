@@ -18,7 +18,7 @@ from application_manager.actions import Decision
 from application_manager.conditions import Seen, status_of
 from application_manager.snapshot import Base, Model, Snapshot
 from application_manager.views import view_application
-from support.application_objects import stored
+from support.wadm.application_objects import stored
 from trellis.crds.application import Application
 from trellis.lattice.link import Link
 from trellis.lattice.replies import read_status, read_status_said

@@ -9,7 +9,7 @@ import pytest
 
 from application_manager.resources import make_application, make_spec_patch
 from application_manager.views import view_application, written_mark
-from support.application_objects import spec, stored
+from support.wadm.application_objects import spec, stored
 from trellis import names
 from trellis.crds.application import Application
 from trellis.lattice.projection import Projection, project

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from application_manager.homes import home_of, lattice_of, why_none
 from application_manager.snapshot import Base, Side, Win
 from application_manager.views import ApplicationView, view_application, written_mark
-from support.application_objects import managed, stored
+from support.wadm.application_objects import managed, stored
 from trellis import names
 from trellis.lattice.group_views import GroupView
 

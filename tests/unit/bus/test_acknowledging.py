@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from support.acknowledging_model import Limits, Model, Reached
-from support.exploring import BrokenPromise, Explored, Promises, explore
+from support.cluster.acknowledging_model import Limits, Model, Reached
+from support.nodes.exploring import BrokenPromise, Explored, Promises, explore
 from trellis.bus.queue import Acknowledgement, KeyedQueue, _Entry
 from trellis.telemetry import TraceContext
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from support.buses import eventually
+from support.nats.buses import eventually
 from trellis.bus.user_client import UserClient
 
 INFO = {"server_id": "x", "version": "2.15.1", "headers": True, "max_payload": 1024}

@@ -11,7 +11,7 @@ import pytest
 from nats.aio.msg import Msg
 from nats.js.errors import ServiceUnavailableError
 
-from support.buses import eventually
+from support.nats.buses import eventually
 from trellis.bus.fetching import Fetching
 from trellis.bus.hearing import Hearing, Listeners
 from trellis.health import Health

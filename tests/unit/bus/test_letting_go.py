@@ -14,7 +14,7 @@ from urllib.parse import urlparse
 
 import pytest
 
-from support.buses import eventually
+from support.nats.buses import eventually
 from trellis.bus.dial import dial
 from trellis.bus.timings import ClientTimings
 from trellis.bus.transport import PromptTransport

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from support.buses import opted_out
+from support.nats.buses import opted_out
 from trellis.bus.message import NewerVersion, Origin, Reason, UnreadableMessage, compose, read
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import _BY_MODEL, NODE_WATCHER, FactSpec

@@ -9,7 +9,7 @@ import pytest
 import structlog
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from support.timers import FakeTimers
+from support.suite.timers import FakeTimers
 from trellis.bus.backoff import Backoff
 from trellis.bus.queue import KeyedQueue
 from trellis.telemetry import Metrics, Telemetry, TraceContext, current_trace, joined, setup

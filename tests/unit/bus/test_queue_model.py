@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.timers import FakeTimers
+from support.suite.timers import FakeTimers
 from trellis.bus.backoff import Backoff
 from trellis.bus.queue import KeyedQueue
 from trellis.telemetry import Metrics, TraceContext, setup

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
-from support.buses import eventually
-from support.timers import FakeTimers
+from support.nats.buses import eventually
+from support.suite.timers import FakeTimers
 from trellis.bus.backoff import Backoff
 from trellis.bus.queue import KeyedQueue
 from trellis.telemetry import Metrics, TraceContext, setup

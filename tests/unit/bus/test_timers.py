@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.timers import FakeTimers
+from support.suite.timers import FakeTimers
 from trellis.bus.timers import TimerHeap
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.nursery import Nursery, nursery
+from support.suite.nursery import Nursery, nursery
 
-MODULE = "support.nurseling"
+MODULE = "support.suite.nurseling"
 
 
 def says(log: Path) -> str:

@@ -17,9 +17,9 @@ from console.app import KUBERNETES, PORT, Console, create_app
 from console.limits import READS_EACH
 from console.settings import Settings
 from console.timings import Timings
-from support import seen_objects as objects
-from support.buses import eventually, eventually_async
-from support.viewers import Page, People, may, messages
+from support.console import seen_objects as objects
+from support.console.viewers import Page, People, may, messages
+from support.nats.buses import eventually, eventually_async
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import NAMESPACES, NODES
 from trellis.localcluster.certs import write_pki

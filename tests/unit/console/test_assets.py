@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from console.app import make_application
 from console.assets import Assets
 from console.routes import Routes
-from support.viewers import People, console
+from support.console.viewers import People, console
 from trellis.telemetry import setup
 
 SCRIPT = "assets/page-0123456789ab.js"

@@ -16,8 +16,8 @@ from console.answers import HEADERS
 from console.identity import Proxy
 from console.limits import LOGINS_BURST, REQUEST_BYTES, STREAMS_EACH
 from console.settings import Settings
-from support.buses import eventually_async
-from support.viewers import People, World, console, may, messages
+from support.console.viewers import People, World, console, may, messages
+from support.nats.buses import eventually_async
 from trellis.telemetry import Metrics
 
 TOKEN = "t0ken-of-jane"

@@ -19,7 +19,7 @@ from console.refusals import RefusedError
 from console.replays import letter_page, letters, read_asked, replay
 from console.rights import GROUP, Rights
 from console.timings import Timings
-from support.viewers import Message, People, World, console, may, messages
+from support.console.viewers import Message, People, World, console, may, messages
 from trellis.bus.letters import letter_of
 from trellis.bus.stored import Start, Stored
 from trellis.bus.tail import event_of

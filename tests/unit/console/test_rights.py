@@ -9,7 +9,7 @@ import pytest
 from console.limits import RIGHTS_KEPT
 from console.rights import GROUP, MESSAGES, TRACES, Right, Rights, lattice_right
 from console.timings import Timings
-from support.viewers import People, may
+from support.console.viewers import People, may
 from trellis.kube.fake import FakeKube
 
 

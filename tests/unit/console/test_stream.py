@@ -11,10 +11,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from support import seen_objects as objects
-from support.buses import eventually
-from support.not_served import define
-from support.viewers import Message, Page, People, World, console, may, messages
+from support.cluster.not_served import define
+from support.console import seen_objects as objects
+from support.console.viewers import Message, Page, People, World, console, may, messages
+from support.nats.buses import eventually
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import (
     APPLICATIONS,

@@ -16,8 +16,8 @@ from console.rights import Rights
 from console.streaming import CutError, Outlet, counted, send_model
 from console.timings import Timings
 from console.visits import Visit
-from support.buses import eventually
-from support.viewers import Page, messages
+from support.console.viewers import Page, messages
+from support.nats.buses import eventually
 from trellis.kube.fake import FakeKube
 from trellis.read_model.audience import News
 from trellis.read_model.journal import Journal

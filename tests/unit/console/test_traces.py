@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from console.settings import Settings
-from support.viewers import People, console, may
+from support.console.viewers import People, console, may
 
 TOKEN, TRACE = "t-jane", "a" * 32
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.hosting_world import (
+from support.guests.hosting_world import (
     Recorder,
     World,
 )

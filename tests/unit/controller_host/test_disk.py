@@ -17,8 +17,8 @@ from controller_host.guest.faults import FaultKind
 from controller_host.progress import Mark, NotWritten, Past, Progress
 from controller_host.room import DISK_FAILED, DISK_FULL, Room
 from controller_host.timings import DiskTimings, Timings, TurnTimings
-from support import wat
-from support.lives import COUNTING, LOOP, LOOPING, UID, Disk, Host, calls_of, delivery, text
+from support.guests import wat
+from support.guests.lives import COUNTING, LOOP, LOOPING, UID, Disk, Host, calls_of, delivery, text
 
 WRITES = 12
 """More than suspending a guest takes here: pages, checksums, note, header, length, marks."""

@@ -10,7 +10,7 @@ import pytest
 from controller_host.reporting import seen_of
 from controller_host.status import Before, status_of
 from controller_host.timings import Timings, TurnTimings
-from support.hosting_world import KEY, Recorder, World
+from support.guests.hosting_world import KEY, Recorder, World
 from trellis.kube.resources import SECRETS
 
 SHA = "0" * 64

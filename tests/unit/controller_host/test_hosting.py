@@ -12,9 +12,9 @@ from controller_host.hosted import Trouble
 from controller_host.keys import ObjectKey
 from controller_host.maxima import Maxima
 from controller_host.views import view_controller
-from support.fake_guests import FakeInstance
-from support.hosting_parts import key_of
-from support.hosting_world import KEY, Hostile, Recorder, World, names_in
+from support.guests.fake_guests import FakeInstance
+from support.guests.hosting_parts import key_of
+from support.guests.hosting_world import KEY, Hostile, Recorder, World, names_in
 
 
 async def test_what_goes_while_it_is_told_is_told_as_gone(world: World, recorder: Recorder) -> None:

@@ -15,9 +15,9 @@ import pytest
 from controller_host.guest.faults import FaultKind, GuestFault
 from controller_host.progress import Progress
 from controller_host.turns import Agenda
-from support.fake_guests import FakeInstance
-from support.hosting_parts import key_of
-from support.hosting_world import DEADLINE, KEY, Recorder, World, names_in, trapping
+from support.guests.fake_guests import FakeInstance
+from support.guests.hosting_parts import key_of
+from support.guests.hosting_world import DEADLINE, KEY, Recorder, World, names_in, trapping
 from trellis.bus.backoff import Backoff
 from trellis.kube.fake import status_reply
 from trellis.kube.refusals import RefusalTimings

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from controller_host.progress import Mark
-from support.fake_guests import FakeInstance
-from support.hosting_world import (
+from support.guests.fake_guests import FakeInstance
+from support.guests.hosting_world import (
     DEADLINE,
     Recorder,
     World,

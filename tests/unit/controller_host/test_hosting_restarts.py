@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from controller_host.progress import NotWritten, Progress
-from support.hosting_world import (
+from support.guests.hosting_world import (
     Recorder,
     World,
     names_in,

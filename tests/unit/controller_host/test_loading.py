@@ -16,8 +16,8 @@ from controller_host.guest.runtime import Runtime
 from controller_host.guests import LocalGuests
 from controller_host.loading import EngineUnavailable, Loading
 from controller_host.timings import Timings, TurnTimings
-from support import wat
-from support.lives import COUNTING, Host
+from support.guests import wat
+from support.guests.lives import COUNTING, Host
 
 DEADLINE = 10.0
 

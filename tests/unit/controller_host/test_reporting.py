@@ -19,7 +19,7 @@ from controller_host.starting import Parts
 from controller_host.timings import ReportTimings
 from controller_host.turns import Line
 from controller_host.views import read_spec, view_controller
-from support.fake_guests import FakeGuests
+from support.guests.fake_guests import FakeGuests
 from trellis.bus.errors import BusUnavailable
 from trellis.events.envelope import FactData
 from trellis.kube.fake import FakeKube

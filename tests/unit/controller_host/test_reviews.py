@@ -10,7 +10,7 @@ import pytest
 from controller_host import reviews as module
 from controller_host.reviews import Reviews
 from controller_host.timings import ReviewTimings
-from support.kube_world import until
+from support.cluster.kube_world import until
 from trellis.kube.errors import Call
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import CONFIGMAPS, JOBS, NODES

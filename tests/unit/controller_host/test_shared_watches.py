@@ -17,8 +17,8 @@ from controller_host.reviews import Reviews
 from controller_host.shared_watches import SharedWatches, Sight
 from controller_host.timings import CacheTimings
 from controller_host.watch_specs import RefusalReason
-from support import kube_world
-from support.kube_world import configmap, labelled
+from support.cluster import kube_world
+from support.cluster.kube_world import configmap, labelled
 from trellis.crds.wasm_controllers import Watch
 from trellis.kube.discovery import Discovery
 from trellis.kube.fake import FakeKube, status_reply

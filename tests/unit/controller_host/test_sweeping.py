@@ -18,8 +18,8 @@ from controller_host.progress import KnownModule, Mark, Past
 from controller_host.sweeping import Living, Sweeping, living_of
 from controller_host.timings import DiskTimings, Timings
 from controller_host.views import read_spec, view_controller
-from support import wat
-from support.lives import COUNTING, UID, Host
+from support.guests import wat
+from support.guests.lives import COUNTING, UID, Host
 
 FIRST = wat.text(COUNTING)
 

@@ -15,7 +15,7 @@ from host_manager.gather import Known
 from host_manager.group import LATEST, Inputs
 from host_manager.pods import PodView
 from host_manager.snapshot import Head
-from support.host_groups import wish
+from support.lattices.host_groups import wish
 from trellis import names
 from trellis.kube.errors import NotFound, TooManyRequests
 from trellis.kube.fake import FakeKube, status_reply

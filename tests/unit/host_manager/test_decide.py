@@ -24,7 +24,7 @@ from host_manager.group import ADOPTED, LATEST, Group, Inputs, Wish
 from host_manager.inputs import Problem
 from host_manager.pods import PodView, Trouble
 from host_manager.snapshot import Head, Snapshot
-from support.host_groups import FORMER_NAME, MINIMAL, TODAYS_NAME, wish
+from support.lattices.host_groups import FORMER_NAME, MINIMAL, TODAYS_NAME, wish
 from trellis import names
 from trellis.crds.host_config import WasmCloudHostConfigSpec
 from trellis.peers import Controller, Peer

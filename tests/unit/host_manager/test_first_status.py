@@ -19,7 +19,7 @@ from host_manager.leave import Leave
 from host_manager.listening import Listening
 from host_manager.snapshot import Snapshot
 from host_manager.timings import Timings
-from support.host_groups import MINIMAL
+from support.lattices.host_groups import MINIMAL
 from trellis.bus.bus import Bus
 from trellis.health import Health
 from trellis.kube.fake import FakeKube

@@ -14,7 +14,7 @@ from host_manager.group import LATEST, Inputs
 from host_manager.inputs import Problem, keep_checksum, read_inputs, sources_of
 from host_manager.pods import PodView, Trouble, view_pod
 from host_manager.takeover import taken_over
-from support.host_groups import custom_resource, wish
+from support.lattices.host_groups import custom_resource, wish
 from trellis import names
 
 FULL = custom_resource("full")["spec"]

@@ -9,8 +9,8 @@ import pytest
 from host_manager.group import ADOPTED, LATEST, Inputs, Registry
 from host_manager.merging import TemplateError
 from host_manager.resources import make_budget, make_nats_conf, make_registry_secret, make_workload
-from support.golden import Golden
-from support.host_groups import FULL_INPUTS, custom_resource, wish
+from support.lattices.host_groups import FULL_INPUTS, custom_resource, wish
+from support.suite.golden import Golden
 
 
 def pod(revision: int, inputs: Inputs | None = None, **spec: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from host_manager.pods import PodView, view_pod
 from host_manager.resources import make_workload
 from host_manager.snapshot import Snapshot
 from host_manager.status import Facts, make_status
-from support.host_groups import MINIMAL, wish
+from support.lattices.host_groups import MINIMAL, wish
 from trellis import names
 from trellis.crds.host_config import WasmCloudHostConfigSpec
 from trellis.credentials import Kind

@@ -14,7 +14,7 @@ from host_manager.leave import HOSTS, Leave, going_with
 from host_manager.listening import Listening
 from host_manager.pods import PodView
 from host_manager.views import view_group
-from support.host_groups import MINIMAL
+from support.lattices.host_groups import MINIMAL
 from trellis import names
 from trellis.breaker import Limits
 from trellis.bus.bus import Bus

@@ -13,7 +13,7 @@ from host_manager.decide import RecyclePod, decide
 from host_manager.environment import POD_LABEL
 from host_manager.lattice_status import silent_pods
 from host_manager.snapshot import Snapshot
-from support.host_groups import wish
+from support.lattices.host_groups import wish
 from trellis.lattice.hosts import MAX_HOSTS, TEXT_KEPT, Host, Sighting, Unit, read_host
 from trellis.lattice.models import Model
 from trellis.lattice.timings import LatticeTimings

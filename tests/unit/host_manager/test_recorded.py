@@ -18,7 +18,7 @@ from host_manager.resources import (
     make_workload,
 )
 from host_manager.template import make_pod_template
-from support.host_groups import CASES, DATA, LEAKED, as_applied, children, recorded_wish, tidy
+from support.lattices.host_groups import CASES, DATA, LEAKED, as_applied, children, recorded_wish, tidy
 from trellis.crds.host_config import WasmCloudHostConfigSpec
 
 GENERATED = [json.loads(line) for line in (DATA / "cases.jsonl").read_text().splitlines()]

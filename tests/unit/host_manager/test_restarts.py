@@ -20,8 +20,8 @@ from host_manager.snapshot import Snapshot, misread, view_head
 from host_manager.timings import Timings
 from host_manager.views import GroupView, view_group
 from host_manager.waiting_changes import Changes
-from support.host_groups import wish
-from support.kube_world import until
+from support.cluster.kube_world import until
+from support.lattices.host_groups import wish
 from trellis import names
 from trellis.events.secrets import SecretChanged, SecretUsers
 from trellis.lattice.hosts import Host, Sighting

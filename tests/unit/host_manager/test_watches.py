@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from host_manager.watches import Watches
-from support.kube_world import until
+from support.cluster.kube_world import until
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import DEPLOYMENTS, NAMESPACES
 from trellis.kube.transport import HttpRequest

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.kube_world import until
+from support.cluster.kube_world import until
 from trellis.breaker import Destruction, Limits, State, close
 from trellis.breaker_record import decode, encode, make_breakers
 from trellis.kube.breaker import HELD, Breaker, Scope

@@ -11,7 +11,7 @@ import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind
 
-from support.kube_world import MANAGER, configmap, reference
+from support.cluster.kube_world import MANAGER, configmap, reference
 from trellis.kube.calls import Contact
 from trellis.kube.errors import (
     LONGEST_WAIT,

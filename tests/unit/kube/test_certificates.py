@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from support.kube_world import configmap
+from support.cluster.kube_world import configmap
 from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube

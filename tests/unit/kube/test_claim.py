@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from support.kube_world import until
+from support.cluster.kube_world import until
 from trellis import names
 from trellis.kube.claim import Claim
 from trellis.kube.fake import FakeKube

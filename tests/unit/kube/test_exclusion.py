@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.exclusion import Fate, Lease, Run, late_writes, overlaps, runs_of
+from support.cluster.exclusion import Fate, Lease, Run, late_writes, overlaps, runs_of
 
 LEASE = Lease("ns", "trellis-keeper")
 

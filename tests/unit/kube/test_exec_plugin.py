@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from support.kube_world import until
+from support.cluster.kube_world import until
 from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.kube_behaviour import KubeBehaviour
-from support.kube_world import ForgetHistory
+from support.cluster.kube_behaviour import KubeBehaviour
+from support.cluster.kube_world import ForgetHistory
 from trellis.kube.fake import FakeKube
 
 

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from support.kube_world import Watched, configmap, labelled, project, until
+from support.cluster.kube_world import Watched, configmap, labelled, project, until
 from trellis.kube.errors import LONGEST_WAIT
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.informer import ChangeKind, Informer

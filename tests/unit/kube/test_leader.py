@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from support.kube_world import configmap, until
+from support.cluster.kube_world import configmap, until
 from trellis.kube.errors import NotLeading
 from trellis.kube.fake import FakeKube
 from trellis.kube.leader import Leader, StillRunning

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.lattice_recordings import messages, replies
-from support.manifests import capability, link, manifest
+from support.lattices.lattice_recordings import messages, replies
+from support.wadm.manifests import capability, link, manifest
 from trellis.lattice.applications import Applications
 from trellis.lattice.manifests import Application, read_application
 from trellis.lattice.models import Model, read_models

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.manifests import ANY_HOST, capability, link, manifest
+from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from trellis.lattice.configurations import read_configuration, read_host_configuration
 from trellis.lattice.manifests import read_application
 from trellis.lattice.reading import LatticeDataError

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.lattice_recordings import messages, replies
-from support.manifests import ANY_HOST, capability, link, manifest
+from support.lattices.lattice_recordings import messages, replies
+from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from trellis import names
 from trellis.lattice.addresses import AddressError, Family, ListenAddress, read_address
 from trellis.lattice.manifests import Listener, Protocol, read_application

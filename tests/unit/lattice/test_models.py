@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from support.lattice_recordings import replies
+from support.lattices.lattice_recordings import replies
 from trellis.lattice.models import MODELS_MOST, read_models, read_statuses
 from trellis.lattice.reading import LatticeDataError
 

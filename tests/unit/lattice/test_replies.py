@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.lattice_recordings import replies
+from support.lattices.lattice_recordings import replies
 from trellis.lattice.reading import LatticeDataError
 from trellis.lattice.replies import (
     MESSAGE_KEPT,

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from support.buses import eventually
+from support.nats.buses import eventually
 from trellis.lattice import statuses
 from trellis.lattice.answering import Answering
 from trellis.lattice.link import Heard, Link, LinkAwayError, SilenceError

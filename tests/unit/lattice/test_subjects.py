@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.lattice_recordings import everything, messages
+from support.lattices.lattice_recordings import everything, messages
 from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.subjects import (
     SubjectError,

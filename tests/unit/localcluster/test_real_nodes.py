@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from support import secrets_client
+from support.secrets import secrets_client
 from trellis.localcluster import cgroups, requirements, supervisor, tools, wasmshim
 from trellis.localcluster.certs import SERVICE_RANGE, read_token, write_pki
 from trellis.localcluster.commands import command

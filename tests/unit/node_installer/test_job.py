@@ -12,7 +12,7 @@ from node_installer.settings import read_settings
 from node_installer.web import basic
 from provisioner.resources import Task, make_installer_job
 from provisioner.settings import Settings
-from support.job_container import CannotStartError, Kubelet
+from support.suite.job_container import CannotStartError, Kubelet
 from trellis.install_results import FailureReason, InstallResult
 from trellis.installing import InstallSpec
 from trellis.provisioning import Target

@@ -10,7 +10,7 @@ import pytest
 
 from node_installer.settings import read_settings
 from node_installer.spans import Tracer
-from support.job_container import Kubelet
+from support.suite.job_container import Kubelet
 from unit.node_installer.servers import Answer, Server, certificates, serving
 from unit.node_installer.test_job import a_job
 

@@ -10,7 +10,7 @@ import pytest
 from node_installer.errors import InstallError
 from node_installer.refusal import parse_refusal
 from node_installer.state import Journal, Phase, ShimState, State, parse_journal, parse_state
-from support.secret_requests import changed
+from support.secrets.secret_requests import changed
 from trellis.install_results import FailureReason, InstallResult, Outcome, ShimResult, parse_result
 from trellis.installing import SpecError, parse_spec
 

@@ -11,7 +11,7 @@ import pytest
 from node_watcher.app import Reconcile
 from node_watcher.apply import Effects
 from node_watcher.gather import World
-from support.withdrawals import Holding
+from support.nodes.withdrawals import Holding
 from trellis import names
 from trellis.deletions import Deletions, DeletionTimings
 from trellis.kube.fake import FakeKube

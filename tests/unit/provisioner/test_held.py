@@ -12,7 +12,7 @@ from provisioner.app import Reconcile
 from provisioner.apply import Effects
 from provisioner.known import Known
 from provisioner.settings import Settings
-from support.withdrawals import Holding
+from support.nodes.withdrawals import Holding
 from trellis.kube.fake import FakeKube
 from trellis.ledger import Entry, Ledger
 from trellis.shim_marks import ShimMarks

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.resources import Installer, Task, make_installer_job
-from support.golden import Golden
+from support.suite.golden import Golden
 from trellis import names
 from trellis.installing import InstallSpec, ShimWish, Source
 from trellis.ledger import Entry, Ledger, make_ledger, read_ledger

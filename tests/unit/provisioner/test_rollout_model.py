@@ -1,7 +1,7 @@
 """The rollout keeps its promises in every order of its steps: the limit, one installer a node, and an end.
 
-Each world is explored whole (``support.rollout_model``); what may go wrong in it is listed. The figures are kept: fewer
-states than before mean that a step was lost.
+Each world is explored whole (``support.nodes.rollout_model``); what may go wrong in it is listed. The figures are kept:
+fewer states than before mean that a step was lost.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import pytest
 
 from provisioner import plan as planning
 from provisioner.plan import World
-from support import rollout_decisions
-from support.exploring import BrokenPromise, Explored, Promises, explore
-from support.rollout_model import Left, Rollout
+from support.nodes import rollout_decisions
+from support.nodes.exploring import BrokenPromise, Explored, Promises, explore
+from support.nodes.rollout_model import Left, Rollout
 from trellis import unfinished
 from trellis.ledger import Entry
 from trellis.provisioning import PROVISION, JobState, JobView

@@ -9,7 +9,7 @@ import pytest
 
 from provisioner.resources import Task, make_installer_job
 from provisioner.settings import Settings
-from support.golden import Golden
+from support.suite.golden import Golden
 from trellis.installing import InstallSpec, ShimWish, Source
 from trellis.provisioning import KWASM, Target
 from trellis.settings import SettingsError, load

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support import seen_objects as objects
+from support.console import seen_objects as objects
 from trellis import names
 from trellis.lattice.service_views import view_pod
 from trellis.ledger import Entry, Ledger

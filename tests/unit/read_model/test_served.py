@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.not_served import define, refuse
+from support.cluster.not_served import define, refuse
 from trellis.definitions import Place
 from trellis.kube.errors import Forbidden, NotFound, Unavailable
 from trellis.kube.fake import FakeKube, status_reply

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from support.kube_world import until
+from support.cluster.kube_world import until
 from trellis.bus.bus import Bus
 from trellis.bus.queue import KeyedQueue
 from trellis.kube.fake import FakeKube

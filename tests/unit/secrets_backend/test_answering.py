@@ -25,8 +25,8 @@ from secrets_backend.lookup import LARGEST_KEPT, MOST_KEPT, Lookup, words
 from secrets_backend.measures import Measures
 from secrets_backend.refusals import Refusal
 from secrets_backend.timings import Timings
-from support.secret_requests import changed, policy
-from support.secrets_host import MODULE, Host, Signer, value
+from support.secrets.secret_requests import changed, policy
+from support.secrets.secrets_host import MODULE, Host, Signer, value
 from trellis.bus.bus import Bus
 from trellis.events.secrets import SecretDenied
 from trellis.kube.client import Kube

@@ -13,8 +13,8 @@ from nacl.public import PrivateKey
 from secrets_backend.keys import CurveKey, KeyRing
 from secrets_backend.protocol import Request, seal_reply, success
 from secrets_backend.refusals import WITH_MESSAGE, ErrorName, Refusal
-from support.opened_requests import accepted, message
-from support.secret_requests import RESPONSE_HEADER, SERVER_SEED, asking, opened
+from support.secrets.opened_requests import accepted, message
+from support.secrets.secret_requests import RESPONSE_HEADER, SERVER_SEED, asking, opened
 
 VALUES: dict[str, bytes] = {
     "text": b"hunter2",

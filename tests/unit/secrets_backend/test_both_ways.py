@@ -10,8 +10,8 @@ from nacl.public import Box, PrivateKey, PublicKey
 
 from secrets_backend.protocol import HOST_KEY_HEADER, Request, open_request, seal_reply, success
 from secrets_backend.tokens import TokenError, TokenKind, read_token
-from support.opened_requests import KEYS
-from support.secret_requests import ENTITY_JWT, HOST_JWT, NOW, SERVER_SEED, X, nkey_seed
+from support.secrets.opened_requests import KEYS
+from support.secrets.secret_requests import ENTITY_JWT, HOST_JWT, NOW, SERVER_SEED, X, nkey_seed
 
 RECORDED: dict[str, Any] = json.loads((Path(__file__).parents[2] / "data" / "secrets" / "both_ways.json").read_text())
 REQUESTS: list[dict[str, Any]] = RECORDED["requests"]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from support.opened_requests import accepted, message, refusal
-from support.secret_requests import (
+from support.secrets.opened_requests import accepted, message, refusal
+from support.secrets.secret_requests import (
     COMPONENT,
     OPERATOR,
     PROVIDER,
@@ -23,7 +23,7 @@ from support.secret_requests import (
     nkey,
     nkey_seed,
 )
-from support.token_sides import ENTITY, SECOND, SIDES, Side, claim, stopped
+from support.secrets.token_sides import ENTITY, SECOND, SIDES, Side, claim, stopped
 
 both = pytest.mark.parametrize("side", SIDES.values(), ids=SIDES)
 TEXTS_OF_CLAIMS: dict[str, Callable[[Side], str]] = {

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from secrets_backend.protocol import open_request
 from secrets_backend.refusals import Refusal
-from support.opened_requests import KEYS, accepted, message, refusal
-from support.secret_cases import verdict
-from support.secret_mutations import KINDS, case
-from support.secret_oracle import Asked, judge
-from support.secret_requests import GOOD, NOW, asking, changed, sealed
+from support.secrets.opened_requests import KEYS, accepted, message, refusal
+from support.secrets.secret_cases import verdict
+from support.secrets.secret_mutations import KINDS, case
+from support.secrets.secret_oracle import Asked, judge
+from support.secrets.secret_requests import GOOD, NOW, asking, changed, sealed
 
 LEAF = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 JSON = st.recursive(LEAF, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)

@@ -8,8 +8,8 @@ from nacl.public import PrivateKey
 
 from secrets_backend.keys import CurveKey, KeyFormatError, KeyRing
 from secrets_backend.refusals import ErrorName
-from support.opened_requests import KEYS, Opening, accepted, refusal
-from support.secret_requests import (
+from support.secrets.opened_requests import KEYS, Opening, accepted, refusal
+from support.secrets.secret_requests import (
     ACCOUNT,
     HOST_HEADER,
     SENDER,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from secrets_backend.refusals import ErrorName
-from support.opened_requests import accepted, answer, message, refusal
-from support.secret_requests import GOOD, Absent, asking, asking_with
+from support.secrets.opened_requests import accepted, answer, message, refusal
+from support.secrets.secret_requests import GOOD, Absent, asking, asking_with
 
 TEXT = asking().decode()
 NOT_AN_OBJECT: dict[str, bytes] = {

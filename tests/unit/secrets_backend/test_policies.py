@@ -7,8 +7,8 @@ import pytest
 
 from secrets_backend.policy import Policy, read_policy
 from secrets_backend.refusals import ErrorName, Refusal
-from support.opened_requests import accepted, answer, message, refusal
-from support.secret_requests import asking_with
+from support.secrets.opened_requests import accepted, answer, message, refusal
+from support.secrets.secret_requests import asking_with
 
 TYPE = "properties.secret.wasmcloud.dev/v1alpha1"
 

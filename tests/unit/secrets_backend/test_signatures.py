@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from support.secret_requests import (
+from support.secrets.secret_requests import (
     COMPONENT,
     ENTITY_JWT,
     HEADER,
@@ -19,7 +19,7 @@ from support.secret_requests import (
     jwt,
     nkey,
 )
-from support.token_sides import ENTITY, SIDES, Side, cut, stopped
+from support.secrets.token_sides import ENTITY, SIDES, Side, cut, stopped
 
 both = pytest.mark.parametrize("side", SIDES.values(), ids=SIDES)
 L: Final = 2**252 + 27742317777372353535851937790883648493

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from secrets_backend.tokens import Token
-from support.opened_requests import accepted, message, refusal
-from support.secret_requests import (
+from support.secrets.opened_requests import accepted, message, refusal
+from support.secrets.secret_requests import (
     ACCOUNT,
     COMPONENT,
     ENTITY_JWT,
@@ -22,7 +22,7 @@ from support.secret_requests import (
     entity_claims,
     jwt,
 )
-from support.token_sides import ENTITY, OF_HOST, SECOND, SIDES, Side, cut, header, resigned, stopped
+from support.secrets.token_sides import ENTITY, OF_HOST, SECOND, SIDES, Side, cut, header, resigned, stopped
 
 both = pytest.mark.parametrize("side", SIDES.values(), ids=SIDES)
 _ALL = {"exp": SECOND + 1, "nbf": SECOND, "aud": "x", "other": [1, {}], "wascap_revision": Absent}

@@ -27,7 +27,7 @@ from service_reflector.resources import make_service, make_slice
 from service_reflector.routes import make_route
 from service_reflector.snapshot import Claim, Refused, Snapshot
 from service_reflector.wishes import wish_of
-from support.manifests import ANY_HOST, capability, link, manifest
+from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from trellis import names
 from trellis.lattice.group_views import GroupView
 from trellis.lattice.hosts import Host, Sighting, Unit

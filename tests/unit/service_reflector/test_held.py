@@ -13,8 +13,8 @@ from service_reflector.app import Reflect
 from service_reflector.apply import Effects
 from service_reflector.snapshot import Claim, Snapshot
 from service_reflector.wishes import wish_of
-from support.manifests import manifest
-from support.withdrawals import Holding
+from support.nodes.withdrawals import Holding
+from support.wadm.manifests import manifest
 from trellis.health import Health
 from trellis.lattice.manifests import read_application
 from trellis.lattice.running import Running

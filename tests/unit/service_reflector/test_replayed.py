@@ -15,8 +15,8 @@ from service_reflector.actions import CreateService, WriteSlice
 from service_reflector.decide import decide
 from service_reflector.snapshot import Claim, Snapshot
 from service_reflector.wishes import wish_of
-from support.lattice_recordings import everything
-from support.replayed import replay
+from support.lattices.lattice_recordings import everything
+from support.lattices.replayed import replay
 from trellis.lattice.comparison import Comparison
 from trellis.lattice.group_views import GroupView
 from trellis.lattice.groups import POD_LABEL

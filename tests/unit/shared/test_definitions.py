@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.definitions import foreign_applications, kubevela_applications
+from support.cluster.definitions import foreign_applications, kubevela_applications
 from trellis.crds.kinds import APPLICATIONS, KINDS, Kind, make_definition
 from trellis.definitions import ADOPTABLE, REFUSED, Place, adopted, standing_of
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from support.secrets_client import Key, Reply
-from support.secrets_conformance.cases import (
+from support.secrets.secrets_client import Key, Reply
+from support.secrets.secrets_conformance.cases import (
     Expected,
     Line,
     Refusal,
@@ -21,8 +21,8 @@ from support.secrets_conformance.cases import (
     read_key,
     refused,
 )
-from support.secrets_conformance.table import CASES
-from support.secrets_conformance.world import RESPONSE_XKEY
+from support.secrets.secrets_conformance.table import CASES
+from support.secrets.secrets_conformance.world import RESPONSE_XKEY
 
 FRESH, SERVERS = "XFRESH", "XSERVER"
 WORLD: Any = SimpleNamespace(client=SimpleNamespace(open=lambda data, *_: data), server_xkey=SERVERS)

@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 
-from support.tcp_proxy import TcpProxy
+from support.suite.tcp_proxy import TcpProxy
 
 
 @pytest.mark.parametrize("turns", range(6))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.asked_wadm import manifest
+from support.wadm.asked_wadm import manifest
 from trellis.lattice.projection import project
 from trellis.read_model.apps import VersionRow
 from trellis_bundle.apps_rollback import RollbackError, gitops_of, plan_rollback, target_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.chart import CHART, of, rendered
+from support.chart.rendered import CHART, of, rendered
 from trellis.kube.fake import FakeKube
 from trellis.kube.resources import NAMESPACES, SECRETS
 from trellis_bundle.base_generate import documents, main, render

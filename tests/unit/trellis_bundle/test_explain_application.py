@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.application_objects import managed, stored
+from support.wadm.application_objects import managed, stored
 from trellis import names
 from trellis.lattice.service_views import ServiceView
 from trellis.read_model.apps import row_of

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from support.not_served import define, refuse
+from support.cluster.not_served import define, refuse
 from trellis import names
 from trellis.kube.errors import NotFound
 from trellis.kube.fake import FakeKube

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from support.host_groups import MINIMAL
+from support.lattices.host_groups import MINIMAL
 from trellis.kube.client import Kube
 from trellis.kube.errors import Call, Unavailable
 from trellis.kube.resources import HOST_CONFIGS, Resource

@@ -12,7 +12,7 @@ from node_watcher.actions import Snapshot
 from node_watcher.decide import decide
 from provisioner.resources import Installer
 from provisioner.shim_resources import view_runtime_class
-from support.leftovers import Manifest, leftover
+from support.nodes.leftovers import Manifest, leftover
 from trellis import names
 from trellis.node_and_job import view_node
 from trellis.peers import Peer

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from support.definitions import foreign_applications, kubevela_applications
-from support.host_groups import CASES, FORMER_NAME, TODAYS_NAME, children, custom_resource
-from support.leftovers import Manifest, leftover
+from support.cluster.definitions import foreign_applications, kubevela_applications
+from support.lattices.host_groups import CASES, FORMER_NAME, TODAYS_NAME, children, custom_resource
+from support.nodes.leftovers import Manifest, leftover
 from trellis import names
 from trellis.crds.kinds import APPLICATIONS, make_definition
 from trellis.kube.resources import API_SERVICES, HOST_CONFIGS, SERVICES

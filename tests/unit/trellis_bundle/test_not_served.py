@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.not_served import define, refuse
+from support.cluster.not_served import define, refuse
 from trellis.crds.kinds import APPLICATIONS as KIND
 from trellis.kube.errors import NotFound
 from trellis.kube.fake import FakeKube

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.not_served import define, refuse
+from support.cluster.not_served import define, refuse
 from trellis import names
 from trellis.kube.errors import Unavailable
 from trellis.kube.fake import FakeKube, status_reply

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.not_served import define, refuse
+from support.cluster.not_served import define, refuse
 from trellis.kube.errors import Forbidden, KubeError, NotFound
 from trellis.kube.fake import FakeKube
 from trellis.kube.resources import HOST_CONFIGS, WASM_CONTROLLERS

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from support import seen_objects as objects
+from support.console import seen_objects as objects
 from trellis.lattice.service_views import view_pod
 from trellis.node_and_job import view_node
 from trellis.read_model.cards import (

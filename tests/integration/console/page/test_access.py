@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import expect
 
-from support.page_browser import Chrome
-from support.page_visits import Visit
-from support.viewing import READ_ALL
+from support.console.page_browser import Chrome
+from support.console.page_visits import Visit
+from support.console.viewing import READ_ALL
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

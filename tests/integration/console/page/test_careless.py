@@ -9,9 +9,9 @@ import pytest
 from playwright.async_api import Request, Route, expect
 
 from console.feed import Item, item_of_letter
-from support import seen_objects as objects
-from support.page_browser import Chrome
-from support.viewers import People, World, console, may
+from support.console import seen_objects as objects
+from support.console.page_browser import Chrome
+from support.console.viewers import People, World, console, may
 from trellis.bus.letters import letter_of
 from trellis.bus.stored import Stored
 from trellis.kube.resources import NODES

@@ -15,10 +15,10 @@ import pytest
 from playwright.async_api import expect
 
 from controller_host.timings import ReportTimings
-from support.buses import opted_out
-from support.demos import Machine
-from support.page_browser import ROOT, Chrome, Window
-from support.raw_nats import raw_publish
+from support.console.page_browser import ROOT, Chrome, Window
+from support.nats.buses import opted_out
+from support.nats.raw_nats import raw_publish
+from support.suite.demos import Machine
 from trellis.events.subjects import fact_subject
 from trellis.names import ANNOTATION_OPT_IN
 

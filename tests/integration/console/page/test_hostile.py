@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 from playwright.async_api import Route, expect
 
-from support import seen_objects as objects
-from support.page_browser import Chrome
-from support.viewers import People, World, console, may
+from support.console import seen_objects as objects
+from support.console.page_browser import Chrome
+from support.console.viewers import People, World, console, may
 from trellis.kube.fake import FakeKube
 from trellis.kube.resources import (
     APPLICATIONS,

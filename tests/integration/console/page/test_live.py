@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import expect
 
-from support.page_browser import Chrome
-from support.page_visits import Visit
-from support.tcp_proxy import TcpProxy
+from support.console.page_browser import Chrome
+from support.console.page_visits import Visit
+from support.suite.tcp_proxy import TcpProxy
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

@@ -7,9 +7,9 @@ import re
 import pytest
 from playwright.async_api import expect
 
-from support.jaeger import Jaeger
-from support.page_browser import PHONE, Chrome, Window
-from support.page_visits import Visit
+from support.console.page_browser import PHONE, Chrome, Window
+from support.console.page_visits import Visit
+from support.suite.jaeger import Jaeger
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

@@ -13,7 +13,7 @@ from controller_host.guest.instance import Instance
 from controller_host.guest.limits import Limits
 from controller_host.guest.modules import ModuleRefused, Modules
 from controller_host.guest.rewriting import rewrite
-from support import wat
+from support.guests import wat
 
 WHOLE = wat.guest(
     "(drop (call $call (local.get $p) (local.get $n))) (call_indirect (i32.const 0)) i64.const 0",

@@ -13,7 +13,7 @@ from controller_host.guest.faults import FaultKind, GuestFault
 from controller_host.guest.instance import Instance
 from controller_host.guest.limits import Limits
 from controller_host.guest.modules import ModuleRefused, Modules, RefusalReason
-from support import wat
+from support.guests import wat
 
 CALL = '(import "trellis" "call" (func $call (param i32 i32) (result i32)))'
 TAKE = '(import "trellis" "take" (func $take (param i32)))'

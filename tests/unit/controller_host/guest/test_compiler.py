@@ -15,8 +15,8 @@ from controller_host.guest.modules import Modules
 from controller_host.guest.reading import u32
 from controller_host.guest.refusals import ModuleRefused, RefusalReason
 from controller_host.guest.rewriting import rewrite
-from support import wat
-from support.crafted_wasm import ABOVE, MAGIC, above, nested, section
+from support.guests import wat
+from support.guests.crafted_wasm import ABOVE, MAGIC, above, nested, section
 
 LARGE = wat.guest(more=wat.data(2048, bytes(range(256)) * 32))
 """So large that a process compiles it."""

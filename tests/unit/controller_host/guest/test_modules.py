@@ -18,7 +18,7 @@ from controller_host.guest.compiler import Compiler
 from controller_host.guest.instance import Instance
 from controller_host.guest.limits import Limits
 from controller_host.guest.modules import Module, Modules
-from support import wat
+from support.guests import wat
 
 
 def distinct(number: int) -> bytes:

@@ -12,7 +12,7 @@ from controller_host.guest.instructions import table_change
 from controller_host.guest.modules import ModuleRefused, Modules, RefusalReason
 from controller_host.guest.reading import Reader
 from controller_host.guest.rewriting import rewrite
-from support import wat
+from support.guests import wat
 
 EXPORTS = """(func (export "alloc") (param i32) (result i32) i32.const 0)
   (func (export "reconcile") (param i32 i32) (result i64) i64.const 0)"""

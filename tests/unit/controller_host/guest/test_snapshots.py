@@ -19,7 +19,7 @@ from controller_host.guest.instance import Instance
 from controller_host.guest.modules import Module, Modules
 from controller_host.guest.pages import PAGE
 from controller_host.guest.snapshots import Identity, Snapshots
-from support import killed_suspender, tape, wat
+from support.guests import killed_suspender, tape, wat
 
 STORED_AT = 40 * 1024
 """Where the guest of these tests has its number, in its memory."""

@@ -9,7 +9,7 @@ from controller_host.guest.binary import MAGIC, read
 from controller_host.guest.reading import u32
 from controller_host.guest.refusals import ModuleRefused, RefusalReason
 from controller_host.guest.rewriting import START_EXPORT, rewrite
-from support import wat
+from support.guests import wat
 
 WHOLE = wat.guest(more="(func $f) (start $f)")
 START = next(section for section in read(WHOLE).sections if section.id == 8)

@@ -26,7 +26,7 @@ from controller_host.guest.instance import Instance
 from controller_host.guest.limits import Limits
 from controller_host.guest.modules import Module, Modules
 from controller_host.guest.snapshots import Identity, SnapshotFailed, SnapshotLost, Snapshots
-from support import tape, wat
+from support.guests import tape, wat
 
 TESTS = Path(__file__).parents[3]
 SLEEP = None
@@ -292,7 +292,7 @@ def test_a_full_tmpfs_ends_nobody_who_reads_what_was_never_written(tmp_path: Pat
     probe = [*separate, "mount", "-t", "tmpfs", "none", str(tmp_path / "disk")]
     if shutil.which("unshare") is None or subprocess.run(probe, capture_output=True, check=False).returncode:
         pytest.skip("this machine lets nobody mount a tmpfs")
-    command = [*separate, sys.executable, "-m", "support.full_tmpfs", str(tmp_path / "disk")]
+    command = [*separate, sys.executable, "-m", "support.guests.full_tmpfs", str(tmp_path / "disk")]
     done = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, "as it was"), done.stderr
 

@@ -12,7 +12,7 @@ from controller_host.guest.instance import Instance
 from controller_host.guest.limits import Limits
 from controller_host.guest.modules import Modules
 from controller_host.guest.wasi import BADF, INVAL, NOSYS, SPIPE, SUCCESS
-from support import wat
+from support.guests import wat
 
 RESULT = 60000
 """Where the guest of these tests puts the errno."""

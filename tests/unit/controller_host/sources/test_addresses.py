@@ -17,7 +17,7 @@ from controller_host.source_errors import SourceReason
 from controller_host.sources import Sources
 from controller_host.timings import SourceTimings
 from controller_host.web import Web
-from support.module_sources import LOOPBACK, SHA, WASM, files, world
+from support.guests.module_sources import LOOPBACK, SHA, WASM, files, world
 from unit.node_installer.servers import Answer
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from controller_host import layers, source_errors
 from controller_host.source_errors import SourceReason
-from support.module_sources import SHA, WASM, world
+from support.guests.module_sources import SHA, WASM, world
 from unit.node_installer.servers import Registry
 
 LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"

@@ -12,8 +12,8 @@ import pytest
 
 from controller_host.source_errors import SourceReason
 from controller_host.sources import Sources
-from support.kube_world import configmap
-from support.module_sources import SHA, USER, WASM, files, world
+from support.cluster.kube_world import configmap
+from support.guests.module_sources import SHA, USER, WASM, files, world
 from trellis.kube.errors import Unavailable
 from trellis.kube.fake import status_reply
 from trellis.kube.resources import CONFIGMAPS

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from controller_host.source_errors import SourceError, SourceReason
-from support.module_sources import LOGIN, USER, WASM, World, world
+from support.guests.module_sources import LOGIN, USER, WASM, World, world
 from trellis.kube.resources import SECRETS
 from unit.node_installer.servers import Answer, Registry, Request
 

@@ -15,7 +15,7 @@ from controller_host import transfers, web
 from controller_host.sources import Asked, Sources
 from controller_host.timings import SourceTimings
 from controller_host.web import Web
-from support.module_sources import SHA, USER, WASM, files, world
+from support.guests.module_sources import SHA, USER, WASM, files, world
 from trellis.crds.wasm_controllers import Module
 from trellis.kube.fake import FakeKube
 

@@ -1,0 +1,191 @@
+"""The chart's NATS servers as processes: what is rendered, on ports and in directories of the test's own.
+
+In: manifests of the chart. Out: running servers, to be killed, ended as a pod is, and started again, and the URLs of
+their users. Called by tests. Nothing of the configuration is left out: addresses, paths and the pod's name are
+replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from support.chart.rendered import SYSTEM, Manifest, of
+from support.nats.buses import eventually
+from trellis.credentials import Credentials, Kind
+from trellis.localcluster import tools
+from trellis.localcluster.nats import NatsServer
+from trellis.localcluster.ports import LOOPBACK, free_ports
+
+START_SECONDS = 60.0
+END_SECONDS = 60.0
+Files = Mapping[str, str]
+
+
+class PodServer:
+    """One server, as its pod has it."""
+
+    def __init__(self, directory: Path, pod: Manifest, ordinal: int) -> None:
+        self.directory = directory
+        self.certificates = directory / "tls"
+        self._pod = pod
+        self._name = f"trellis-nats-{ordinal}"
+        [self.monitor] = free_ports(1)
+        self.route = 0
+        self.server = NatsServer(directory / "server", config=directory / "nats.conf")
+
+    def write(self, files: Files, certificates: Files, routes: list[int], ordinal: int) -> None:
+        """Write its configuration with the addresses of the test."""
+        self.directory.mkdir(parents=True)
+        self.certificates.mkdir()
+        self.renew(certificates)
+        text = files["nats.conf"].replace("$POD_NAME", self._name).replace("/run/nats", str(self.directory))
+        text = text.replace("/etc/nats-tls", str(self.certificates))
+        text = replaced('store_dir: "/data"', "", text)  # by the command line here
+        text = replaced("http_port: 8222", f"http: {LOOPBACK}:{self.monitor}", text)
+        if routes:
+            self.route = routes[ordinal]
+            text = replaced("port: 6222", f"listen: {LOOPBACK}:{self.route}", text)
+            for other, port in enumerate(routes):
+                host = f"trellis-nats-{other}.trellis-nats-headless.{SYSTEM}:6222"
+                text = replaced(host, f"{LOOPBACK}:{port}", text)
+        for name, content in {**files, "nats.conf": text}.items():
+            (self.directory / name).write_text(content, encoding="utf-8")
+
+    def renew(self, certificates: Files) -> None:
+        """Put other certificates where the server reads them."""
+        mount(self.certificates, certificates)
+
+    async def shown(self, context: ssl.SSLContext | None = None, name: str | None = None) -> bytes:
+        """Return the certificate that it shows to whoever connects now; raises if a context and a name refuse it."""
+        if context is None:
+            context = ssl.create_default_context()
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        reader, writer = await asyncio.open_connection(LOOPBACK, self.server.port)
+        try:
+            await reader.readline()
+            await writer.start_tls(context, server_hostname=name)
+            return bytes(writer.get_extra_info("ssl_object").getpeercert(binary_form=True))
+        finally:
+            writer.transport.abort()
+
+    def probe(self, name: str) -> bool:
+        """Return what a probe of the pod says."""
+        path = self._pod["containers"][0][name]["httpGet"]["path"]
+        try:
+            with urllib.request.urlopen(f"http://{LOOPBACK}:{self.monitor}{path}", timeout=5) as answer:
+                return bool(json.loads(answer.read())["status"] == "ok")
+        except (urllib.error.URLError, OSError):
+            return False
+
+    async def started(self) -> None:
+        """Start it if it does not run, and wait until the kubelet would count it as started and ready."""
+        self.server.start()
+        await eventually(lambda: self.probe("startupProbe") and self.probe("readinessProbe"), START_SECONDS)
+
+    async def ended(self) -> None:
+        """End it as the kubelet does: what the pod has before its stop, then SIGTERM."""
+        pid = self.server.pid
+        assert pid is not None
+        before = self._pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+        assert before[0] == "nats-server"
+        told = [argument.replace("/run/nats", str(self.directory)) for argument in before[1:]]
+        before_stop = await asyncio.create_subprocess_exec(tools.ensure("nats-server"), *told)
+        assert await asyncio.wait_for(before_stop.wait(), END_SECONDS) == 0
+        os.kill(pid, signal.SIGTERM)
+        await eventually(lambda: self.server.pid is None, END_SECONDS)
+        self.server.stop()
+
+
+class ChartServers:
+    """All servers of a rendered chart."""
+
+    def __init__(self, directory: Path, manifests: list[Manifest], certificates: Files | None = None) -> None:
+        self._objects = of(manifests)
+        nats = self._objects["StatefulSet", SYSTEM, "trellis-nats"]["spec"]
+        count = int(nats["replicas"])
+        pod, files = nats["template"]["spec"], self._objects["Secret", SYSTEM, "trellis-nats-server"]["stringData"]
+        routes = free_ports(count) if count > 1 else []
+        self.certificates = certificates if certificates is not None else self._made()
+        self.pods = [PodServer(directory / str(ordinal), pod, ordinal) for ordinal in range(count)]
+        for ordinal, one in enumerate(self.pods):
+            one.write(files, self.certificates, routes, ordinal)
+
+    def _made(self) -> dict[str, str]:
+        """Return the certificates that the chart made."""
+        secret = self._objects.get(("Secret", SYSTEM, "trellis-nats-tls"), {"data": {}})
+        return {name: base64.b64decode(content).decode() for name, content in secret["data"].items()}
+
+    @property
+    def reloaders(self) -> list[list[str]]:
+        """Return the commands of the containers beside the servers that tell them of other certificates."""
+        nats = self._objects["StatefulSet", SYSTEM, "trellis-nats"]["spec"]["template"]["spec"]
+        [command] = [one["command"] for one in nats["containers"] if one["name"] == "reloader"]
+        return [
+            [
+                word.replace("/etc/nats-tls", str(one.certificates)).replace("/run/nats", str(one.directory))
+                for word in command
+            ]
+            for one in self.pods
+        ]
+
+    @contextmanager
+    def running(self) -> Iterator[ChartServers]:
+        """Have them run; those of a cluster become ready together."""
+        with ExitStack() as stack:
+            for one in self.pods:
+                stack.enter_context(one.server)
+            yield self
+
+    async def ready(self) -> None:
+        """Wait until all are as the kubelet wants them."""
+        for one in self.pods:
+            await one.started()
+
+    def url(self, component: str, *pods: PodServer) -> str:
+        """Return the URL in the Secret of a component, with the addresses of these servers, or of all, in place."""
+        said = self._objects["Secret", SYSTEM, f"trellis-nats-{component}"]["stringData"]["url"]
+        chosen = pods or tuple(self.pods)
+        return ",".join(
+            replaced(f"trellis-nats.{SYSTEM}:4222", f"{LOOPBACK}:{one.server.port}", said) for one in chosen
+        )
+
+
+def mount(directory: Path, files: Files) -> None:
+    """Put a Secret's files into a directory, or others in their place: all at once, as the kubelet does."""
+    current, link = directory / "..data", directory / "..data_tmp"
+    before = current.resolve() if current.exists() else None
+    version = directory / f"..{secrets.token_hex(8)}"
+    version.mkdir()
+    for name, content in files.items():
+        (version / name).write_text(content, encoding="utf-8")
+    link.symlink_to(version.name)
+    link.replace(current)
+    for name in files:
+        if not (directory / name).is_symlink():
+            (directory / name).symlink_to(Path(current.name, name))
+    if before is not None:
+        shutil.rmtree(before)
+
+
+def by_the_word_of(authority: Path) -> Credentials:
+    """Return how a service knows the servers that is told of a file with an authority, and who it is by its address."""
+    return Credentials(None, Kind.ADDRESS, authority)
+
+
+def replaced(old: str, new: str, text: str) -> str:
+    """Return a text with something replaced that has to be in it."""
+    assert re.search(re.escape(old), text), f"{old} is not in it"
+    return text.replace(old, new)

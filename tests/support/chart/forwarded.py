@@ -1,0 +1,77 @@
+"""What runs in a cluster, as somebody beside it reaches it: `kubectl port-forward`, and `trellis` through it.
+
+In: a Service and a port of it. Out: a port of this machine while a block runs, and what commands print. Called by tests
+of installations. Invariant: nothing of Trellis' own settings comes from the test's shell.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from support.chart.rendered import SYSTEM
+from trellis.localcluster import ClusterInfo
+
+_SECONDS: Final = 120
+
+
+@contextmanager
+def forwarded(cluster: ClusterInfo, service: str, port: int) -> Iterator[int]:
+    """Return a port of this machine that leads to a Service of the installation while the block runs."""
+    words = ["port-forward", "-n", SYSTEM, f"service/{service}", f":{port}"]
+    command = [str(cluster.bin_dir / "kubectl"), "--kubeconfig", str(cluster.kubeconfig), *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            said = process.stdout.readline()
+            assert said.startswith("Forwarding from 127.0.0.1:"), said
+            yield int(said.split()[2].rpartition(":")[2])
+        finally:
+            process.terminate()
+
+
+@dataclass(frozen=True)
+class Outside:
+    """The command line of somebody who has the kubeconfig, and what the chart's notes say of the bus."""
+
+    cluster: ClusterInfo
+
+    def trellis(self, *words: str, **settings: str) -> str:
+        """Run the command, and return what it printed; with ``TRELLIS_`` variables, named without that."""
+        known = {"NAMESPACE": SYSTEM, "KUBECONFIG": str(self.cluster.kubeconfig), **settings}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("TRELLIS_")}
+        environment |= {f"TRELLIS_{name}": value for name, value in known.items()}
+        done = subprocess.run(
+            [sys.executable, "-m", "trellis_bundle", *words],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, f"trellis {' '.join(words)}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    @contextmanager
+    def bus(self) -> Iterator[str]:
+        """Return the address of the bus, as the notes have it made, while the block runs."""
+        words = ["get", "secret", "-n", SYSTEM, "trellis-nats-people", "-o", "json"]
+        command = [str(self.cluster.bin_dir / "kubectl"), "--kubeconfig", str(self.cluster.kubeconfig), *words]
+        secret = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        password = base64.b64decode(secret["data"]["password"]).decode()
+        with forwarded(self.cluster, "trellis-nats", 4222) as port:
+            yield f"nats://people:{password}@127.0.0.1:{port}"
+
+    def facts(self) -> dict[str, dict[str, Any]]:
+        """Return all facts that the bus has, by their ids, as `trellis events replay` prints them."""
+        with self.bus() as address:
+            said = self.trellis("events", "replay", "-o", "json", NATS_URL=address)
+        return {fact["id"]: fact for fact in map(json.loads, said.splitlines())}

@@ -1,0 +1,133 @@
+"""The chart as the API server has it after `helm install`, and its Deployments as processes: no kubelet runs them here.
+
+The kubeconfig stands for a pod's token, a port for its address, and the address of the bus is that of a test's server.
+All else is what the chart said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import http
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from support.chart.rendered import Manifest
+from support.cluster.grants import SYSTEM, granted
+from support.suite.service_process import ask, free_port
+from trellis.kube.resources import DEPLOYMENTS, SECRETS
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+
+READY_SECONDS = 120.0
+OURS = "?labelSelector=app.kubernetes.io%2Fname%3Dtrellis"
+
+
+class Installation:
+    """What Helm has applied."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def secret(self, name: str) -> dict[str, str]:
+        status, found = self._api.call("GET", SECRETS.path(SYSTEM, name))
+        assert status == http.HTTPStatus.OK, found
+        return {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
+
+    def deployments(self) -> list[Manifest]:
+        return list(self._api.call("GET", DEPLOYMENTS.path(SYSTEM) + OURS)[1]["items"])
+
+    def environment(self, container: Manifest) -> dict[str, str]:
+        """Return a container's variables as its process would have them."""
+        found = {}
+        for one in container.get("env", ()):
+            ref = one.get("valueFrom", {}).get("secretKeyRef")
+            found[one["name"]] = self.secret(ref["name"])[ref["key"]] if ref else one["value"]
+        return found
+
+
+@dataclass
+class Running:
+    """One Deployment's process. ``changed``: variables that are other than the chart says, as of ``processes``."""
+
+    deployment: str
+    component: str
+    port: int
+    log: Path
+    process: asyncio.subprocess.Process
+
+    def said(self) -> str:
+        """Return the end of its log."""
+        return self.log.read_text(encoding="utf-8")[-4000:]
+
+    async def ready(self) -> None:
+        """Wait until it is ready; fail with its reasons."""
+        deadline = time.monotonic() + READY_SECONDS
+        status, body = await ask(self.port, "/readyz")
+        while status != http.HTTPStatus.OK:
+            assert time.monotonic() < deadline, f"{body}\n{self.said()}"
+            await asyncio.sleep(0.2)
+            status, body = await ask(self.port, "/readyz")
+
+    async def end(self) -> None:
+        """Stop it as its kubelet would."""
+        if self.process.returncode is None:
+            self.process.terminate()
+            await asyncio.wait_for(self.process.wait(), 60)
+
+
+@dataclass
+class Where:
+    """Where processes find what the chart names otherwise. ``bus``: host and port of the server."""
+
+    cluster: ClusterInfo
+    api: Api
+    directory: Path
+    bus: str
+    more: dict[str, str] = field(default_factory=dict)
+
+
+@contextlib.asynccontextmanager
+async def processes(where: Where, deployments: Iterable[Manifest]) -> AsyncIterator[list[Running]]:
+    """Run the Deployments' commands for the time of a block, each as its account."""
+    installation = Installation(where.api)
+    async with contextlib.AsyncExitStack() as stack:
+        started = []
+        for one in deployments:
+            pod, name = one["spec"]["template"]["spec"], one["metadata"]["name"]
+            account = stack.enter_context(granted(where.cluster, where.api, pod["serviceAccountName"], where.directory))
+            account.log_in()
+            [container] = pod["containers"]
+            told = installation.environment(container)
+            changed = {
+                "TRELLIS_NATS_URL": told["TRELLIS_NATS_URL"].replace("trellis-nats.trellis-system:4222", where.bus),
+                "TRELLIS_KUBECONFIG": str(account.kubeconfig),
+                "TRELLIS_HEALTH_PORT": str(free_port()),
+                **where.more,
+            }
+            if "TRELLIS_CONSOLE_AUTH" in told:
+                changed["TRELLIS_CONSOLE_PORT"] = "0"
+            if "TRELLIS_CONTROLLER_DATA_DIR" in told:
+                changed["TRELLIS_CONTROLLER_DATA_DIR"] = str(where.directory / "state")
+            log = where.directory / f"{name}.log"
+            made = await process(container["command"], told | changed, log)
+            component = one["metadata"]["labels"]["app.kubernetes.io/component"]
+            running = Running(name, component, int(changed["TRELLIS_HEALTH_PORT"]), log, made)
+            stack.push_async_callback(running.end)
+            started.append(running)
+        yield started
+
+
+async def process(command: list[str], environment: dict[str, str], log: Path) -> asyncio.subprocess.Process:
+    """Start a command of ours with these variables and no others of ours."""
+    program = Path(sys.executable).parent / command[0]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("TRELLIS_")}
+    with log.open("wb") as output:
+        return await asyncio.create_subprocess_exec(
+            str(program), *command[1:], env=clean | environment, stdout=output, stderr=output
+        )

@@ -1,0 +1,22 @@
+"""The services' image, built from its Dockerfile as for a release, on a base made here: no registry is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from trellis.localcluster import own_images
+from trellis.localcluster.building import How
+
+SERVICES: Final = own_images.SERVICES.name
+"""Its full name; for the chart: ``image.repository`` and ``image.tag`` are what the colon parts."""
+_ROOT: Final = Path(__file__).parents[3]
+
+
+def services_image(how: How) -> Path:
+    """Return the archive of :data:`SERVICES`, built once for each state of its sources.
+
+    Raises:
+        ToolError: if the build fails, with what it said last.
+    """
+    return own_images.own_image(own_images.SERVICES, _ROOT, how)

@@ -1,0 +1,183 @@
+"""What manifests under ``deploy/rbac`` give to a service, and what the API server saw it use.
+
+Called by tests that run a service with exactly these rights. A right is (verb, resource, namespace); the resource has
+its group and subresource (``pods/log``, ``deployments.apps``), the namespace is "" for a right in all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trellis.kube.resources import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    NAMESPACES,
+    ROLE_BINDINGS,
+    ROLES,
+    SERVICE_ACCOUNTS,
+    Resource,
+)
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+
+Manifest = dict[str, Any]
+Right = tuple[str, str, str]
+RBAC = Path(__file__).parents[3] / "deploy" / "rbac"
+SYSTEM = "trellis-system"
+PATIENCE_SECONDS = 30.0
+_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+_KINDS: Mapping[str, Resource] = {
+    one.kind: one for one in (SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
+}
+RBAC_KINDS = frozenset(_KINDS)
+
+
+def manifests(name: str, namespace: str | None = None) -> list[Manifest]:
+    """Return what a file has, as ``kubectl -n <namespace> apply`` would send it."""
+    found = list(yaml.safe_load_all((RBAC / name).read_text(encoding="utf-8")))
+    for one in found:
+        if namespace is not None:
+            one["metadata"]["namespace"] = namespace
+    return found
+
+
+def given(found: Iterable[Manifest]) -> set[Right]:
+    """Return the rights that Roles and ClusterRoles give."""
+    return {
+        (verb, _named(resource, group), one["metadata"].get("namespace", ""))
+        for one in found
+        for rule in one.get("rules", ())
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def user_of(record: Manifest) -> str:
+    """Return the user of an audit record, "" if the API server did not learn it: a 401, or a call that was cut off."""
+    return str(record["user"].get("username", ""))
+
+
+def used(records: Iterable[Manifest], user: str) -> set[Right]:
+    """Return the rights that a user's calls needed; an apply that made something needed ``create`` too."""
+    rights: set[Right] = set()
+    for record in records:
+        ref = record.get("objectRef")
+        if user_of(record) != user or not ref:
+            continue
+        resource = ref["resource"] + (f"/{ref['subresource']}" if ref.get("subresource") else "")
+        named = _named(resource, ref.get("apiGroup", ""))
+        rights.add((record["verb"], named, ref.get("namespace", "")))
+        if record["verb"] == "patch" and record["responseStatus"]["code"] == http.HTTPStatus.CREATED:
+            rights.add(("create", named, ref.get("namespace", "")))
+    return rights
+
+
+def elsewhere(records: Iterable[Manifest], user: str) -> set[str]:
+    """Return the paths of a user's calls that were about no resource."""
+    return {
+        str(one["requestURI"]).partition("?")[0] for one in records if user_of(one) == user and not one.get("objectRef")
+    }
+
+
+def refused(records: Iterable[Manifest], user: str) -> list[str]:
+    """Return the calls of a user that were not allowed."""
+    return [
+        f"{one['verb']} {one['requestURI']}: {one['responseStatus'].get('message', '')}"
+        for one in records
+        if user_of(one) == user and one["responseStatus"]["code"] == http.HTTPStatus.FORBIDDEN
+    ]
+
+
+def _named(resource: str, group: str) -> str:
+    plural, _, subresource = resource.partition("/")
+    return (f"{plural}.{group}" if group else plural) + (f"/{subresource}" if subresource else "")
+
+
+def until_given(api: Api, user: str, role: Manifest) -> None:
+    """Wait until the API server has heard of a Role: its authorizer has its own copy, by a watch."""
+    if not role.get("rules"):
+        return
+    rule = role["rules"][0]
+    resource, _, subresource = rule["resources"][0].partition("/")
+    asked = {
+        "group": rule["apiGroups"][0],
+        "resource": resource,
+        "subresource": subresource,
+        "verb": rule["verbs"][0],
+        "name": (rule.get("resourceNames") or [""])[0],
+        "namespace": role["metadata"].get("namespace", ""),
+    }
+    body = {"spec": {"user": user, "resourceAttributes": asked}}
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not api.call("POST", _REVIEWS, body)[1].get("status", {}).get("allowed"):
+        assert time.monotonic() < deadline, f"{user} does not get {asked}"
+        time.sleep(0.02)
+
+
+class Granted:
+    """The account of a service where it is installed, with the rights of files that are applied one by one."""
+
+    def __init__(self, cluster: ClusterInfo, api: Api, account: str, directory: Path) -> None:
+        self._api = api
+        self._account = account
+        self._made: list[tuple[Resource, str, str | None]] = []
+        self._cluster = cluster
+        self.user = f"system:serviceaccount:{SYSTEM}:{account}"
+        self.kubeconfig = directory / f"kubeconfig-of-{account}"
+        answer = api.call("POST", NAMESPACES.path(), {"metadata": {"name": SYSTEM}})
+        assert answer[0] in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer
+
+    def apply(self, found: Iterable[Manifest]) -> None:
+        """Create what manifests have."""
+        for one in found:
+            res, metadata = _KINDS[one["kind"]], one["metadata"]
+            status, answer = self._api.call("POST", res.path(metadata.get("namespace")), one)
+            assert status == http.HTTPStatus.CREATED, answer
+            self._made.append((res, metadata["name"], metadata.get("namespace")))
+            if res is SERVICE_ACCOUNTS:
+                self.log_in()
+
+    def restore(self, found: Iterable[Manifest]) -> None:
+        """Create again what went with its namespace, which is there again."""
+        for one in found:
+            res, namespace = _KINDS[one["kind"]], one["metadata"].get("namespace")
+            status, answer = self._api.call("POST", res.path(namespace), one)
+            assert status == http.HTTPStatus.CREATED, answer
+
+    def withdraw(self, res: Resource, name: str, namespace: str | None) -> None:
+        """Delete one of them."""
+        self._api.call("DELETE", res.path(namespace, name))
+        self._made.remove((res, name, namespace))
+
+    def remove(self) -> None:
+        """Delete all of them."""
+        for made in list(self._made):
+            self.withdraw(*made)
+
+    def log_in(self) -> None:
+        """Write the kubeconfig of the account, which is there."""
+        path = f"{SERVICE_ACCOUNTS.path(SYSTEM, self._account)}/token"
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        status, answer = self._api.call("POST", path, body)
+        assert status == http.HTTPStatus.CREATED, answer
+        config = yaml.safe_load(Path(self._cluster.kubeconfig).read_text(encoding="utf-8"))
+        config["users"][0]["user"] = {"token": answer["status"]["token"]}
+        self.kubeconfig.write_text(yaml.safe_dump(config), encoding="utf-8")
+
+
+@contextlib.contextmanager
+def granted(cluster: ClusterInfo, api: Api, account: str, directory: Path) -> Iterator[Granted]:
+    """Make an account of a service for the time of a block, and its namespace, which stays."""
+    made = Granted(cluster, api, account, directory)
+    try:
+        yield made
+    finally:
+        made.remove()

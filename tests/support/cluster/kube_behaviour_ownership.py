@@ -1,0 +1,134 @@
+"""Who owns a field, and what goes with its owner: field managers, garbage collection. Part of kube_behaviour."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.cluster.kube_behaviour_preconditions import CONTROLLERS, is_gone, is_marked
+from support.cluster.kube_world import MANAGER, configmap, eventually, reference
+from trellis.kube.client import Kube
+from trellis.kube.resources import CONFIGMAPS, NODES, Manifest
+
+
+class ManagerBehaviour:
+    """Two managers of one object."""
+
+    async def _apply(self, kube: Kube, target: Manifest, manager: str, **data: str) -> dict[str, str]:
+        applied = await kube.apply(CONFIGMAPS, reference(target) | {"data": data}, field_manager=manager)
+        return dict(applied.get("data") or {})
+
+    async def _made_by(self, kube: Kube, manager: str, namespace: str, **data: str) -> Manifest:
+        manifest = configmap(namespace, "a", **data)
+        return await kube.apply(CONFIGMAPS, manifest, field_manager=manager, create_if_missing=True)
+
+    async def test_a_field_taken_by_another_manager_is_no_longer_the_first_ones_to_remove(
+        self, kube: Kube, namespace: str
+    ) -> None:
+        made = await self._made_by(kube, "one", namespace, x="1", y="1")
+        assert await self._apply(kube, made, "two", x="2") == {"x": "2", "y": "1"}
+        assert await self._apply(kube, made, "one") == {"x": "2"}
+        assert await self._apply(kube, made, "one", x="1") == {"x": "1"}
+        assert await self._apply(kube, made, "two") == {"x": "1"}
+        assert await self._apply(kube, made, "one") == {}
+
+    async def test_a_field_that_two_agree_on_goes_with_the_second(self, kube: Kube, namespace: str) -> None:
+        made = await self._made_by(kube, "one", namespace, x="1")
+        await self._apply(kube, made, "two", x="1")
+        assert await self._apply(kube, made, "one") == {"x": "1"}
+        assert await self._apply(kube, made, "two") == {}
+
+    async def test_a_field_that_was_created_stays_when_an_apply_leaves_it_out(self, kube: Kube, namespace: str) -> None:
+        """Create and apply are two owners, even of one name: what is to be removed by apply has to be made by it."""
+        made = await kube.create(CONFIGMAPS, configmap(namespace, "a", x="1"))
+        await self._apply(kube, made, "one", x="1")
+        assert await self._apply(kube, made, "one") == {"x": "1"}
+
+    async def test_a_field_that_a_person_changed_is_theirs_until_it_is_applied_again(
+        self, kube: Kube, namespace: str
+    ) -> None:
+        made = await self._made_by(kube, "one", namespace, x="1")
+        await kube.merge_patch(CONFIGMAPS, "a", {"data": {"x": "2"}}, namespace, field_manager="kubectl")
+        assert await self._apply(kube, made, "one") == {"x": "2"}
+        assert await self._apply(kube, made, "one", x="1") == {"x": "1"}
+        assert await self._apply(kube, made, "one") == {}
+
+    async def test_a_refused_apply_changes_no_ownership(self, kube: Kube, namespace: str) -> None:
+        made = await self._made_by(kube, "one", namespace, x="1")
+        stale = reference(made)
+        stale["metadata"]["resourceVersion"] = "1"
+        with pytest.raises(Exception, match="409 Conflict"):
+            await kube.apply(CONFIGMAPS, stale | {"data": {"x": "2"}}, field_manager="two")
+        assert await self._apply(kube, made, "one") == {}
+
+
+class CollectorBehaviour:
+    """Garbage collection by owner references."""
+
+    async def _owned(self, kube: Kube, namespace: str, name: str, *owners: Manifest, held: bool = False) -> Manifest:
+        manifest = configmap(namespace, name)
+        manifest["metadata"]["ownerReferences"] = [
+            {
+                "apiVersion": owner["apiVersion"],
+                "kind": owner["kind"],
+                "name": owner["metadata"]["name"],
+                "uid": owner["metadata"]["uid"],
+                "blockOwnerDeletion": True,
+            }
+            for owner in owners
+        ]
+        if held:
+            manifest["metadata"]["finalizers"] = ["trellis.dev/test"]
+        return await kube.create(CONFIGMAPS, manifest)
+
+    async def test_what_is_owned_goes_with_its_last_owner(self, kube: Kube, namespace: str) -> None:
+        first = await kube.create(CONFIGMAPS, configmap(namespace, "first"))
+        second = await kube.create(CONFIGMAPS, configmap(namespace, "second"))
+        await self._owned(kube, namespace, "of-one", first)
+        await self._owned(kube, namespace, "of-both", first, second)
+        await kube.delete(CONFIGMAPS, "first", namespace, uid=first["metadata"]["uid"])
+        await eventually(lambda: is_gone(kube, namespace, "of-one"), "of-one goes", CONTROLLERS)
+
+        async def has_one_owner() -> bool:
+            left = (await kube.get(CONFIGMAPS, "of-both", namespace))["metadata"]["ownerReferences"]
+            return [owner["name"] for owner in left] == ["second"]
+
+        await eventually(has_one_owner, "of-both stays, without the reference", CONTROLLERS)
+        await kube.delete(CONFIGMAPS, "second", namespace, uid=second["metadata"]["uid"])
+        await eventually(lambda: is_gone(kube, namespace, "of-both"), "of-both goes", CONTROLLERS)
+
+    async def test_what_a_node_owns_goes_with_the_node(self, kube: Kube, namespace: str) -> None:
+        """As installer Jobs do: their owner has no namespace."""
+        name = f"owner-{namespace}"
+        node = await kube.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+        await self._owned(kube, namespace, "a", node)
+        await kube.delete(NODES, name, uid=node["metadata"]["uid"])
+        await eventually(lambda: is_gone(kube, namespace, "a"), "it goes", CONTROLLERS)
+
+    async def test_an_object_made_for_an_owner_that_is_gone_does_not_last(self, kube: Kube, namespace: str) -> None:
+        owner = await kube.create(CONFIGMAPS, configmap(namespace, "owner"))
+        await kube.delete(CONFIGMAPS, "owner", namespace, uid=owner["metadata"]["uid"])
+        await self._owned(kube, namespace, "ghost", owner)
+        await eventually(lambda: is_gone(kube, namespace, "ghost"), "it goes", CONTROLLERS)
+
+    async def test_in_the_foreground_an_owner_waits_for_what_it_owns(self, kube: Kube, namespace: str) -> None:
+        owner = await kube.create(CONFIGMAPS, configmap(namespace, "owner"))
+        await self._owned(kube, namespace, "a", owner, held=True)
+        uid = owner["metadata"]["uid"]
+        await kube.delete(CONFIGMAPS, "owner", namespace, uid=uid, propagation="Foreground")
+        await eventually(lambda: is_marked(kube, namespace, "a"), "what is owned is deleted", CONTROLLERS)
+        waiting = (await kube.get(CONFIGMAPS, "owner", namespace))["metadata"]
+        assert waiting["finalizers"] == ["foregroundDeletion"]
+        assert waiting["deletionTimestamp"]
+        release = {"metadata": {"finalizers": None}}
+        await kube.merge_patch(CONFIGMAPS, "a", release, namespace, field_manager=MANAGER)
+        await eventually(lambda: is_gone(kube, namespace, "owner"), "the owner goes", CONTROLLERS)
+        assert await is_gone(kube, namespace, "a")
+
+    async def test_orphans_stay_without_an_owner(self, kube: Kube, namespace: str) -> None:
+        owner = await kube.create(CONFIGMAPS, configmap(namespace, "owner"))
+        await self._owned(kube, namespace, "a", owner)
+        await kube.delete(CONFIGMAPS, "owner", namespace, uid=owner["metadata"]["uid"], propagation="Orphan")
+        await eventually(lambda: is_gone(kube, namespace, "owner"), "the owner goes", CONTROLLERS)
+        left = await kube.get(CONFIGMAPS, "a", namespace)
+        assert not left["metadata"].get("ownerReferences")
+        assert "deletionTimestamp" not in left["metadata"]

@@ -1,0 +1,150 @@
+"""The console's page in a real browser: Debian's Chromium, driven by playwright, in front of a real API server.
+
+In: a console that runs. Out: windows in which somebody is logged in. Invariant: whatever the browser complains about
+(the page's policy that is broken, an error that nobody caught) fails the test, as does what axe finds.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright, expect
+
+from trellis.localcluster.building import How
+from trellis.localcluster.chromium import Browser as Program
+from trellis.localcluster.chromium import chromium, missing
+from trellis.localcluster.page import build_page, packages
+from trellis.localcluster.page import missing as missing_node
+from trellis.localcluster.progress import Quiet
+
+ROOT: Final = Path(__file__).parents[3]
+SHOTS: Final = ROOT / "build" / "console"
+MS: Final = 20_000
+DESKTOP: Final = {"width": 1440, "height": 900}
+PHONE: Final = {"width": 390, "height": 844}
+_RULES: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+_EXPECTED: Final = re.compile(r"Failed to load resource|net::ERR_")
+"""What Chromium says of each answer that is none, and of a server that is away: both are shown by the page."""
+
+
+@pytest.fixture(scope="session")
+def built_page() -> Path:
+    """The page, built from this checkout; skips where node is missing."""
+    if (reason := missing_node()) is not None:
+        pytest.skip(reason)
+    return build_page(ROOT, How(Quiet(), threading.Event()))
+
+
+@pytest.fixture(scope="session")
+def program() -> Program:
+    """A Chromium; skips where none can be had."""
+    if (reason := missing()) is not None:
+        pytest.skip(reason)
+    return chromium(How(Quiet(), threading.Event()))
+
+
+@pytest.fixture
+async def chrome(built_page: Path, program: Program) -> AsyncIterator[Chrome]:
+    """A browser; what went wrong in one of its windows fails the test."""
+    del built_page  # it is there, and that is all
+    axe = packages(ROOT, How(Quiet(), threading.Event())) / "axe-core" / "axe.min.js"
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=program.program, env=dict(program.environment), args=["--disable-dev-shm-usage"]
+        )
+        found = Chrome(browser, axe.read_text(encoding="utf-8"))
+        yield found
+        await browser.close()
+    assert found.complaints == []
+
+
+@dataclass
+class Chrome:
+    """One browser process."""
+
+    browser: Browser
+    axe: str
+    complaints: list[str] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def window(
+        self, url: str, token: str = "", *, size: dict[str, int] = DESKTOP, scheme: str = "light", **options: Any
+    ) -> AsyncIterator[Window]:
+        """Open a window; with a token somebody is logged in, and the map is opened."""
+        context = await self.browser.new_context(
+            base_url=url,
+            viewport=size,  # type: ignore[arg-type]
+            color_scheme=scheme,  # type: ignore[arg-type]
+            reduced_motion="reduce",
+            **options,
+        )
+        context.set_default_timeout(MS)
+        page = await context.new_page()
+        page.on("console", self._heard)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        window = Window(page, self.axe)
+        if token:
+            answer = await context.request.post("/api/session", data={"token": token}, headers={"Origin": url})
+            assert answer.status == 204, await answer.text()
+            await window.open("/")
+        try:
+            yield window
+        finally:
+            await context.close()
+
+    def _heard(self, message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"} and not _EXPECTED.search(message.text):
+            self.complaints.append(message.text)
+
+
+@dataclass
+class Window:
+    """One page of a browser."""
+
+    page: Page
+    axe: str
+
+    async def open(self, address: str) -> None:
+        """Go to an address, and wait until there is something to see."""
+        await self.page.goto(address)
+        await expect(self.page.locator("main[data-begun=true]")).to_be_visible(timeout=MS)
+
+    async def sees(self, selector: str, text: str | re.Pattern[str] = "", *, ms: int = MS) -> None:
+        found = self.page.locator(selector).first
+        await expect(found).to_be_visible(timeout=ms)
+        if text:
+            await expect(found).to_contain_text(text, timeout=ms)
+
+    async def shot(self, name: str) -> Path:
+        """Keep a picture as an artefact of the build."""
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        path = SHOTS / f"{name}.png"
+        await self.page.screenshot(path=path)
+        return path
+
+    async def faults(self) -> list[str]:
+        """Return what axe finds, in one line each."""
+        # As a browser's own tools would: not by a script of the page, which its policy would refuse.
+        await self.page.evaluate(self.axe)
+        found = await self.page.evaluate(
+            "async (rules) => (await axe.run(document, {runOnly: rules})).violations", _RULES
+        )
+        return [
+            f"{one['id']} ({one['help']}): {node['target']} {node['failureSummary']}"
+            for one in found
+            for node in one["nodes"][:3]
+        ]
+
+    async def in_both(self, name: str) -> None:
+        """Check and picture what is seen, light and dark."""
+        for scheme in ("light", "dark"):
+            await self.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            await self.shot(f"{name}-{scheme}")
+            assert await self.faults() == [], scheme

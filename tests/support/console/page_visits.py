@@ -1,0 +1,124 @@
+"""Somebody at the console's page: a world, a bus, a Jaeger, and who may see all of it.
+
+In: the suite's servers. Out: a console that shows them, and a token. Called by the tests of the page.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.console.page_world import PageWorld
+from support.console.viewing import READ_ALL, Crowd, Shown, rule, shown
+from support.nats.buses import Buses, Listener, opted_out
+from support.nats.raw_nats import raw_publish
+from support.suite.jaeger import Jaeger
+from support.wadm.applications_kind import ApplicationsKind
+from trellis.bus.bus import Bus
+from trellis.events.node import NodeOptedOut
+from trellis.events.subjects import NODE_WATCHER, PROVISIONER, fact_subject
+from trellis.health import Health
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+from trellis.localcluster.nats import NatsServer
+from trellis.localcluster.progress import Quiet
+from trellis.telemetry import Metrics, setup
+from trellis_bundle.definitions import define_kinds
+
+
+@dataclass
+class Visit:
+    """A world, and what it takes to look at it."""
+
+    cluster: ClusterInfo
+    world: PageWorld
+    crowd: Crowd
+    nats: NatsServer
+    token: str = ""
+    buses: list[Buses] = field(default_factory=list)
+
+    @property
+    def own(self) -> str:
+        return self.world.own
+
+    @asynccontextmanager
+    async def console(self, **settings: Any) -> AsyncIterator[Shown]:
+        """A console on a bus of its own cluster."""
+        given = {"nats_url": self.nats.url, "cluster": self.own} | settings
+        try:
+            async with shown(self.cluster, **given) as console:
+                yield console
+        finally:
+            for one in self.buses:
+                await one.close()
+
+    async def bus(self, service: str = NODE_WATCHER) -> Bus:
+        one = Buses(self.nats.url, self.own)
+        self.buses.append(one)
+        bus = one.new(service)
+        await bus.connect()
+        return bus
+
+    async def say(self, bus: Bus, *names: str) -> None:
+        for name in names:
+            await bus.publish(opted_out(name), dedup=secrets.token_hex(8))
+
+    async def letter(self, name: str) -> None:
+        """Make a message into a dead letter: what it holds is no event."""
+        provisioner = await self.bus(PROVISIONER)
+        provisioner.subscribe("nodes", [NodeOptedOut], Listener())
+        await provisioner.start()
+        subject = fact_subject(self.own, opted_out(name))
+        raw_publish(int(self.nats.url.rpartition(":")[2]), subject.encode(), b"garbage")
+
+    async def change(self, jaeger: Jaeger, name: str) -> str:
+        """Say a fact within a trace of a few spans of two services; return the trace's id."""
+        watcher = setup(NODE_WATCHER, metrics=Metrics(), otlp_endpoint=jaeger.otlp)
+        provisioner = setup(PROVISIONER, metrics=Metrics(), otlp_endpoint=jaeger.otlp)
+        bus = Bus(
+            self.nats.url,
+            cluster=self.own,
+            service=NODE_WATCHER,
+            telemetry=watcher,
+            health=Health(NODE_WATCHER),
+            cluster_uid=f"uid-of-{self.own}",
+        )
+        await bus.connect()
+        with watcher.tracer.start_as_current_span(f"reconcile node {name}") as root:
+            trace = f"{root.get_span_context().trace_id:032x}"
+            await bus.publish(opted_out(name), dedup=secrets.token_hex(8))
+            with provisioner.tracer.start_as_current_span("plan rollout") as span:
+                span.set_attribute("trellis.nodes", 3)
+                with provisioner.tracer.start_as_current_span("create installer job"):
+                    pass
+        await bus.close()
+        for telemetry in (watcher, provisioner):
+            await telemetry.shutdown(10)
+        return trace
+
+
+@pytest.fixture
+def visit(cluster: ClusterInfo, cluster_api: Api, namespace: str, nats_server: NatsServer) -> Iterator[Visit]:
+    """A full world, and a token of who may see everything."""
+    define_kinds(cluster, Quiet())
+    kind = ApplicationsKind(cluster_api)
+    ours = kind.ensure()
+    crowd = Crowd(cluster_api, namespace)
+    world = PageWorld(Path(cluster.kubeconfig), f"w{secrets.token_hex(3)}", namespace, cluster_api)
+    found = Visit(cluster, world, crowd, nats_server)
+    try:
+        world.fill()
+        found.token = crowd.person("jane")
+        crowd.allow("jane", [*READ_ALL, rule("console.trellis.dev", "traces,messages,lattices", "get")])
+        yield found
+    finally:
+        world.leave()
+        crowd.leave()
+        if ours:
+            kind.clear()

@@ -1,0 +1,104 @@
+"""deploy/examples applied as they stand by the real kubectl, in the namespaces that they name.
+
+Called by the tests of examples. Invariant: when a block is over these namespaces are gone, though nobody is there any
+more to let go of what is in them; other tests of the cluster may need the same names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+
+from support.examples.folders import EXAMPLES
+from support.lattices.host_world import PATIENCE
+from support.suite.typed import bare_environment, typed
+from trellis.kube.resources import APPLICATIONS, HOST_CONFIGS, PODS, SERVICES
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+
+LET_GO = (HOST_CONFIGS, APPLICATIONS, SERVICES)
+_COMMAND_SECONDS = 120
+
+
+class Kubectl:
+    """The real one. Called, it has to succeed, and returns what it printed."""
+
+    def __init__(self, cluster: ClusterInfo) -> None:
+        self._program = str(cluster.bin_dir / "kubectl")
+        self._environment = os.environ | {"KUBECONFIG": str(cluster.kubeconfig)}
+
+    def __call__(self, *words: str) -> str:
+        done = self._run(words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def refused(self, *words: str) -> str:
+        """Run it where it must not succeed, and return what it complained about."""
+        done = self._run(words)
+        assert done.returncode != 0, done.stdout
+        return done.stderr
+
+    def apply(self, folder: str, *options: str) -> None:
+        """Apply an example as its page says."""
+        self("apply", *options, "-k", str(EXAMPLES / folder))
+
+    def delete(self, folder: str) -> None:
+        """Take an example away as its page says, and return when it is gone."""
+        self("delete", "-k", str(EXAMPLES / folder), f"--timeout={_COMMAND_SECONDS}s")
+
+    def wait(self, condition: str, what: str, namespace: str) -> None:
+        """Wait for a condition as people do."""
+        self("wait", f"--for=condition={condition}", what, "-n", namespace, f"--timeout={_COMMAND_SECONDS}s")
+
+    def _run(self, words: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self._program, *words],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=_COMMAND_SECONDS + 30,
+            check=False,
+        )
+
+
+def trellis(cluster: ClusterInfo, *words: str) -> str:
+    """Run our command line as people do, with their kubeconfig alone; it has to succeed. Return what it printed."""
+    done = typed(bare_environment(KUBECONFIG=str(cluster.kubeconfig)), *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@contextlib.contextmanager
+def free(api: Api, *namespaces: str) -> Iterator[None]:
+    """Have namespaces that examples name for the time of a block."""
+    _await_gone(api, *namespaces)
+    yield
+    for name in namespaces:
+        api.call("DELETE", f"/api/v1/namespaces/{name}")
+        deadline = time.monotonic() + PATIENCE
+        while api.call("GET", f"/api/v1/namespaces/{name}")[0] != http.HTTPStatus.NOT_FOUND:
+            _let_go(api, name)
+            assert time.monotonic() < deadline, f"namespace {name} does not go"
+            time.sleep(0.2)
+
+
+def _let_go(api: Api, namespace: str) -> None:
+    """Do what nobody is there any more to do: take finalizers, and end pods whose node is gone."""
+    for kind in LET_GO:
+        for one in api.call("GET", kind.path(namespace))[1].get("items") or ():
+            api.call("PATCH", kind.path(namespace, one["metadata"]["name"]), {"metadata": {"finalizers": None}})
+    for one in api.call("GET", PODS.path(namespace))[1].get("items") or ():
+        api.call("DELETE", PODS.path(namespace, one["metadata"]["name"]), {"gracePeriodSeconds": 0})
+
+
+def _await_gone(api: Api, *namespaces: str) -> None:
+    """Wait until nobody has these namespaces."""
+    deadline = time.monotonic() + PATIENCE
+    for name in namespaces:
+        while api.call("GET", f"/api/v1/namespaces/{name}")[0] != http.HTTPStatus.NOT_FOUND:
+            assert time.monotonic() < deadline, f"namespace {name} does not go"
+            time.sleep(0.1)

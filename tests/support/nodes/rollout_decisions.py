@@ -1,0 +1,227 @@
+"""The real decisions of a rollout, as a model asks for them: of values, with values for answers, remembered.
+
+In: Nodes, Jobs, a ledger, which version of a Shim is wanted. Out: plans, what a run writes, a Node as node_watcher
+leaves it, a Job as it is made. Called by ``rollout_model``. Nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import Any, NamedTuple
+
+from node_watcher import decide as watching
+from node_watcher.actions import Destroy as Unmark
+from node_watcher.actions import PatchNode, Said
+from node_watcher.actions import Snapshot as NodeSnapshot
+from provisioner.actions import Action, CreateJob, DeleteJob, Destroy, EndJob, JudgeFailed, Snapshot
+from provisioner.decide import decide
+from provisioner.doubts import doubted, feared_on
+from provisioner.plan import Plan, World, begun_of, plan
+from provisioner.resources import make_installer_job
+from provisioner.settings import Settings
+from provisioner.tasks import Rules, task_of
+from support.nodes.exploring import Remembered
+from trellis import names
+from trellis.attempts import Retries, ShimLimits
+from trellis.counts import CountOrPercent
+from trellis.installing import Source
+from trellis.kube.fake_patches import json_patch
+from trellis.ledger import Entry, Ledger, Try
+from trellis.node_and_job import view_job, view_node
+from trellis.provisioning import JobView, NodeView, Target, installed_on
+from trellis.shims import ShimView, Verification
+from trellis.targets import target_of, wanted_on
+from trellis.testing.builders import a_shim
+
+NOW = 10_000.0
+RETRIES = Retries(0.0, 0.0)  # a retry is due at once: that it may come at any time covers all others
+_INSTALLER = Settings().installer()
+_RULES = Rules(None, "", require_checksum=True, allow_http=False)
+
+
+@dataclass(frozen=True)
+class Book:
+    """The rollout ledger as a value."""
+
+    entries: tuple[tuple[str, Entry], ...] = ()
+    halted: tuple[str, ...] = ()
+
+    def ledger(self) -> Ledger:
+        return Ledger(dict(self.entries), self.halted, self.halted)
+
+    def tries(self) -> frozenset[Try]:
+        return frozenset(entry.tried(uid) for uid, entry in self.entries)
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> Book:
+        return cls(tuple(sorted(ledger.entries.items())), ledger.halted)
+
+
+EMPTY = Book()
+
+
+class Wish(NamedTuple):
+    """The Shims by name, and the version of the first; the others have one version only."""
+
+    names: tuple[str, ...]
+    version: int
+
+    def shims(self) -> tuple[ShimView, ...]:
+        return _shims(self)
+
+
+class Node(Remembered, NodeView):
+    """A Node's view that is hashed once."""
+
+
+class Job(Remembered, JobView):
+    """A Job's view that is hashed once."""
+
+
+def a_fresh_node(index: int, suffix: str = "") -> NodeView:
+    name = f"node-{index}"
+    return _as_node(
+        {
+            "metadata": {"name": name, "uid": f"uid-{name}{suffix}", "resourceVersion": "7", "annotations": {}},
+            "status": {
+                "nodeInfo": {"architecture": "amd64", "operatingSystem": "linux"},
+                "conditions": [{"type": "Ready", "status": "True"}],
+                "runtimeHandlers": [{"name": ""}],
+            },
+        }
+    )
+
+
+def _as_node(manifest: Mapping[str, Any]) -> Node:
+    view = view_node(dict(manifest))
+    return Node(**{field.name: getattr(view, field.name) for field in fields(NodeView)})
+
+
+def _as_job(manifest: Mapping[str, Any]) -> Job:
+    view = view_job(dict(manifest))
+    return Job(**{field.name: getattr(view, field.name) for field in fields(JobView)})
+
+
+@cache
+def _shim(name: str, version: int) -> ShimView:
+    source = Source(f"https://example.com/{name}", "amd64", f"{version:02}" * 32)
+    return a_shim(name, sources=(source,), generation=version, verification=Verification(canary=False))
+
+
+@cache
+def _shims(wish: Wish) -> tuple[ShimView, ...]:
+    return tuple(_shim(name, wish.version if index == 0 else 1) for index, name in enumerate(wish.names))
+
+
+@cache
+def target_on(node: NodeView, wish: Wish) -> Target | None:
+    return target_of(node, wish.shims(), None, auto_provision=False, require_checksum=True)
+
+
+class Seen(NamedTuple):
+    """What a leader knows of nodes and Jobs: what the watch shows, what it asked for, what it is certain of."""
+
+    nodes: tuple[NodeView, ...]
+    jobs: tuple[JobView, ...]
+    begun: tuple[tuple[str, Entry, str], ...]
+    certain: frozenset[Try]
+
+
+@cache
+def planned(seen: Seen, wish: Wish, book: Book, limit: str) -> Plan:
+    nodes, jobs, begun, certain = seen
+    by_uid: dict[str, tuple[JobView, ...]] = {}
+    for job in jobs:
+        by_uid[job.node_uid] = (*by_uid.get(job.node_uid, ()), job)
+    slots = {uid: entry for uid, entry, _ in begun}
+    entries, targets = dict(book.entries), dict[str, Target]()
+    feared: dict[str, frozenset[str]] = {}
+    for index, node in enumerate(nodes):
+        entry = entries.get(node.uid)
+        view, known = node, node.uid in slots or (entry and entry.tried(node.uid) in certain)
+        if entry and not known and (names_of := doubted(node, entry, by_uid.get(node.uid, ()))):
+            feared[node.uid], view = names_of, feared_on(node, names_of)
+            nodes = (*nodes[:index], view, *nodes[index + 1 :])
+        if (target := target_on(view, wish)) is not None:
+            targets[node.uid] = target
+    limits = {name: ShimLimits(CountOrPercent.parse(limit)) for name in wish.names}
+    return plan(World(nodes, targets, by_uid, book.ledger(), limits, RETRIES, NOW, begun=slots, feared=feared))
+
+
+@cache
+def decided(
+    node: NodeView, jobs: tuple[JobView, ...], entry: Entry | None, wish: Wish, *, certain: bool
+) -> tuple[Action, ...]:
+    its = tuple(job for job in jobs if job.node_uid == node.uid)
+    feared = doubted(node, entry, its) if entry and not certain else frozenset[str]()
+    node = feared_on(node, feared) if feared else node
+    target = begun_of(node, target_on(node, wish), entry)
+    snapshot = Snapshot(node.name, node, jobs, entry, target, frozenset(), None, 0.0, 20.0, NOW, 60.0, feared=feared)
+    steps: list[Action] = []
+    for action in decide(snapshot):
+        steps += action.steps if isinstance(action, Destroy) else [action]
+    return tuple(step for step in steps if isinstance(step, CreateJob | DeleteJob | EndJob | JudgeFailed))
+
+
+@cache
+def marked(node: NodeView, job: JobView | None, wish: Wish) -> NodeView | None:
+    """The node as node_watcher leaves it; None if it writes nothing."""
+    shims = wish.shims()
+    wanted = wanted_on(node, shims, auto_provision=False, legacy=False)
+    handlers = {shim.name: shim.handler for shim in shims if shim.name in installed_on(node)}
+    here = tuple(shim for shim in shims if shim.name in wanted)
+    said = Said(node.uid, opted_in=bool(wanted))
+    for action in watching.decide(NodeSnapshot(node.name, node, job, said, wanted, handlers, here)):
+        for step in action.steps if isinstance(action, Unmark) else (action,):
+            if isinstance(step, PatchNode):
+                return _patched(node, step)
+    return None
+
+
+def _patched(node: NodeView, patch: PatchNode) -> NodeView:
+    """The node after a JSON patch, read as the API server would return it."""
+    annotations = {
+        names.ANNOTATION_OPT_IN: node.opt_in,
+        names.LABEL_PROVISIONED: node.provisioned_name,
+        names.ANNOTATION_DIGEST: node.digest,
+        names.ANNOTATION_VERIFIED: node.verified,
+        names.ANNOTATION_NODE_UID: node.marked_uid,
+        names.ANNOTATION_FAILURE: node.failure,
+        names.ANNOTATION_FAILED_ATTEMPT: node.failed_attempt,
+        names.ANNOTATION_BLAMED: node.failed_shims,
+        names.ANNOTATION_SHIMS: node.shims,
+    }
+    manifest = {
+        "metadata": {
+            "name": node.name,
+            "uid": node.uid,
+            "resourceVersion": node.resource_version,
+            "labels": dict(node.labels),
+            "annotations": {key: value for key, value in annotations.items() if value is not None},
+        },
+    }
+    new = _as_node(json_patch(manifest if node.has_labels else _without_labels(manifest), patch.ops))
+    kept = ("architecture", "operating_system", "handlers", "ready")
+    return replace(new, **{field: getattr(node, field) for field in kept})
+
+
+def _without_labels(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    return {"metadata": {key: value for key, value in manifest["metadata"].items() if key != "labels"}}
+
+
+@cache
+def made_job(action: CreateJob, version: int, made: int) -> JobView:
+    node, target = action.node, action.target
+    shims = {name: _shim(name, version) for name, _ in target.shims}
+    task = replace(task_of(node, target, shims, _RULES), feared=action.feared)
+    manifest = make_installer_job(_INSTALLER, node, task, action.attempt, None)
+    manifest["metadata"] |= {"uid": f"job-{made}", "resourceVersion": "8"}
+    return replace(_as_job(manifest), created_at=1000 + made)
+
+
+def forget() -> None:
+    """Forget the answers of decisions: other ones are asked from now on."""
+    for remembered in (target_on, planned, decided, marked):
+        remembered.cache_clear()

@@ -1,0 +1,114 @@
+"""A small world in memory: what is true of each node, who says so on the bus, and who comes to know.
+
+As services do: the truth is not on the bus; a fact only says where to look; whoever learns that facts may have gone
+unheard says everything again, or looks at everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from support.nats.buses import opted_out
+from trellis.bus.bus import Bus, BusTimings, BusUnavailable, Received
+from trellis.bus.queue import KeyedQueue
+from trellis.bus.timings import ConnectionTimings
+from trellis.events.node import NodeOptedOut
+from trellis.telemetry import Metrics, TraceContext, setup
+
+TIMING = BusTimings(check=0.5, ack_wait=2.0, connection=ConnectionTimings(ping=2, attempt_most=1.0))
+_AT_ONCE = 100
+
+
+@dataclass
+class Writer:
+    """Changes the truth and says so. What could not be said is said again, as by a queue's retry."""
+
+    bus: Bus
+    truth: dict[str, int] = field(default_factory=dict)
+    said_again: int = 0
+    id: str = field(default_factory=lambda: secrets.token_hex(4))
+    _saying: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def change(self, names: Iterable[str]) -> None:
+        """Let something new be true of each of these nodes; returns once all of it was said."""
+        slots = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(name: str) -> None:
+            async with slots:
+                self.truth[name] = self.truth.get(name, 0) + 1
+                await self._say(name)
+
+        await asyncio.gather(*map(one, names))
+
+    def say_everything(self) -> None:
+        """Say all that is true; called when the stream is another one."""
+        task = asyncio.ensure_future(self._say_all(list(self.truth)))
+        self._saying.add(task)
+        task.add_done_callback(self._saying.discard)
+
+    async def finished(self) -> None:
+        """Wait until nothing is left to be said."""
+        while self._saying:
+            await asyncio.gather(*self._saying)
+
+    async def _say_all(self, names: list[str]) -> None:
+        for name in names:
+            self.said_again += 1
+            await self._say(name)
+
+    async def _say(self, name: str) -> None:
+        while True:
+            version = self.truth[name]
+            try:
+                await self.bus.publish(opted_out(name, uid=f"{name}.{version}"), dedup=f"{self.id}.{name}.{version}")
+            except BusUnavailable:
+                continue
+            return
+
+
+class Reader:
+    """Comes to know the truth: each run of a key looks it up, as a service reads the object a fact names."""
+
+    def __init__(self, truth: dict[str, int], *, seconds: float = 0.0, workers: int = 16) -> None:
+        self.known: dict[str, int] = {}
+        self.heard: Counter[str] = Counter()
+        self.deliveries = 0
+        self.lists = 0
+        self._truth = truth
+        self._seconds = seconds
+        telemetry = setup("provisioner", metrics=Metrics())
+        self._queue = KeyedQueue(self._run, workers=workers, name="nodes", telemetry=telemetry)
+        self._working: asyncio.Task[None] | None = None
+
+    async def read(self, bus: Bus) -> None:
+        """Consume from now on, and list once, as a service does at its start."""
+        bus.subscribe("nodes", [NodeOptedOut], self._hear)
+        bus.on_new_stream.append(self.list_all)
+        await bus.connect()
+        await bus.start()
+        self._working = asyncio.create_task(self._queue.work())
+
+    def list_all(self) -> None:
+        """Look at everything."""
+        self.lists += 1
+        for name in list(self._truth):
+            self._queue.add(name)
+
+    async def close(self) -> None:
+        """Work no more."""
+        if self._working is not None:
+            self._working.cancel()
+            await asyncio.gather(self._working, return_exceptions=True)
+
+    def _hear(self, received: Received[NodeOptedOut]) -> None:
+        self.heard[received.fact.uid] += 1
+        self.deliveries = max(self.deliveries, received.deliveries)
+        self._queue.add(received.fact.name, received.ack, received.trace)
+
+    async def _run(self, name: str, _: TraceContext | None) -> None:
+        await asyncio.sleep(self._seconds)
+        self.known[name] = self._truth[name]

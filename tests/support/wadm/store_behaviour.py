@@ -1,0 +1,237 @@
+"""What is seen of wadm's applications, written once and run against the stand-in and the real wadm.
+
+A subclass provides the fixture ``world``: a lattice of the test's own on a nats-server with a wadm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nats.js.kv import KeyValue
+
+from application_manager.following import Following, News
+from support.nats.buses import eventually
+from trellis.lattice.address import LatticeAddress, LinkAddress
+from trellis.lattice.projection import project
+from trellis.lattice.replies import Status
+from trellis.lattice.store import ModelStore, Proof
+from trellis.lattice.subjects import CONTROL_PREFIX
+from trellis.lattice.timings import LatticeTimings
+from trellis.lattice.wadm import Wadm
+
+SECONDS = 60.0
+MARK = "lattice"
+
+
+@dataclass(frozen=True)
+class World:
+    """``lose_bucket`` deletes wadm's storage; ``renew_bucket`` has wadm make another.
+
+    ``account``: the tenant whose lattice it is, on a NATS of a wadm for several.
+    """
+
+    url: str
+    lattice: str
+    kv: Callable[[], Awaitable[KeyValue]]
+    lose_bucket: Callable[[], Awaitable[None]]
+    renew_bucket: Callable[[], Awaitable[None]]
+    account: str = ""
+
+    @property
+    def address(self) -> LatticeAddress:
+        prefix = f"{self.account}.{CONTROL_PREFIX}" if self.account else CONTROL_PREFIX
+        return LatticeAddress(LinkAddress(self.url), self.lattice, prefix)
+
+    @property
+    def key(self) -> str:
+        """The key of the lattice's list of names."""
+        return f"{self.account}-{self.lattice}" if self.account else self.lattice
+
+
+@dataclass
+class Followed:
+    """What a service has of a lattice. ``told``: names of which it was woken, None for all."""
+
+    following: Following
+    told: list[tuple[str, ...] | None] = field(default_factory=list)
+    mark: str = MARK
+
+    @property
+    def store(self) -> ModelStore:
+        found = self.following.store(self.mark)
+        assert found is not None
+        return found
+
+    @property
+    def wadm(self) -> Wadm:
+        found = self.following.wadm(self.mark)
+        assert found is not None
+        return found
+
+    async def synced(self) -> None:
+        await until(lambda: self.following.store(self.mark) is not None and self.store.synced_at is not None)
+
+    async def shows(self, name: str, *versions: str, deployed: str = "") -> None:
+        """Wait until an application is seen with exactly these versions."""
+
+        def there() -> bool:
+            found = self.store.find(name)
+            return found is not None and (tuple(one for one, _ in found.versions), found.deployed) == (
+                versions,
+                deployed,
+            )
+
+        await until(there)
+
+    async def lacks(self, name: str, proof: Proof) -> None:
+        """Wait until an application is not there, and it is known why."""
+        await until(
+            lambda: (
+                self.store.synced_at is not None and self.store.find(name) is None and self.store.absence(name) is proof
+            )
+        )
+
+
+async def until(condition: Callable[[], object]) -> None:
+    await eventually(condition, SECONDS)
+
+
+@contextlib.asynccontextmanager
+async def followed(
+    address: LatticeAddress, cluster: str = "one", timings: LatticeTimings = LatticeTimings()
+) -> AsyncIterator[Followed]:
+    """Follow a lattice for the time of a block."""
+    news = News()
+    made = Followed(Following(news, cluster, timings))
+
+    def wake(_: str, names: Iterable[str] | None) -> None:
+        made.told.append(None if names is None else tuple(sorted(names)))
+
+    news.call = wake
+    running = asyncio.create_task(made.following.run())
+    try:
+        await made.following.follow(MARK, address)
+        yield made
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+
+
+def manifest(name: str, version: str, note: str = "") -> dict[str, Any]:
+    """An application that needs no host."""
+    server = {"name": "server", "type": "capability", "properties": {"image": "example.com/server:1"}}
+    return {
+        "apiVersion": "core.oam.dev/v1beta1",
+        "kind": "Application",
+        "metadata": {"name": name, "annotations": {"version": version, "note": note}},
+        "spec": {"components": [server]},
+    }
+
+
+class StoreBehaviour:
+    """Tests of what is seen."""
+
+    async def test_whatever_wadm_is_told_is_seen(self, world: World) -> None:
+        async with followed(world.address) as seen:
+            await seen.synced()
+            await seen.wadm.put(manifest("web", "v1"))
+            await seen.shows("web", "v1")
+            await seen.wadm.put(manifest("web", "v0"))
+            await seen.shows("web", "v1", "v0")
+            await seen.wadm.deploy("web", "v1")
+            await seen.shows("web", "v1", "v0", deployed="v1")
+            await seen.wadm.undeploy("web")
+            await seen.shows("web", "v1", "v0")
+            found = seen.store.find("web")
+            assert found is not None
+            assert project(found.versions[0][1]).digest == project(manifest("web", "v1")).digest
+            await seen.wadm.delete("web")
+            await seen.lacks("web", Proof.GONE)
+            assert ("web",) in seen.told
+            await seen.wadm.put(manifest("web", "v1"))
+            await seen.shows("web", "v1")
+            assert list(seen.store.names()) == ["web"]
+
+    async def test_of_what_it_does_not_have_or_has_not_begun_with_wadm_says_undeployed(self, world: World) -> None:
+        async with followed(world.address) as seen:
+            await seen.synced()
+            assert await seen.wadm.status("web") == Status("undeployed")
+            await seen.wadm.put(manifest("web", "v1"))
+            await seen.wadm.deploy("web", "v1")
+            assert await seen.wadm.status("web") == Status("undeployed")  # there is no host
+            assert seen.store.silent == ""
+
+    async def test_a_manifest_is_held_to_the_letter(self, world: World) -> None:
+        letters = 'a \x85 b \u2028 c\t\r\n \x00\x7f \ufeff \\ " \U0001f600'
+        async with followed(world.address) as seen:
+            await seen.synced()
+            put = manifest("web", "v1", letters)
+            await seen.wadm.put(put)
+            await seen.shows("web", "v1")
+            found = seen.store.find("web")
+            assert found is not None
+            assert found.versions[0][1]["metadata"]["annotations"]["note"] == letters
+            assert project(found.versions[0][1]).digest == project(put).digest
+
+    async def test_what_happened_before_is_known_at_the_start(self, world: World) -> None:
+        async with followed(world.address) as seen:
+            await seen.synced()
+            for name in ("stays", "goes", "comes-back"):
+                await seen.wadm.put(manifest(name, "v1"))
+            await seen.wadm.deploy("stays", "v1")
+            await seen.wadm.delete("goes")
+            await seen.wadm.delete("comes-back")
+            await seen.wadm.put(manifest("comes-back", "v2"))
+        async with followed(world.address) as seen:
+            await seen.synced()
+            await seen.shows("stays", "v1", deployed="v1")
+            await seen.shows("comes-back", "v2")
+            await seen.lacks("goes", Proof.GONE)
+            await seen.lacks("never", Proof.UNKNOWN)
+            assert seen.store.why == ""
+
+    async def test_an_entry_that_a_person_purged_was_not_deleted(self, world: World) -> None:
+        async with followed(world.address) as seen:
+            await seen.synced()
+            await seen.wadm.put(manifest("web", "v1"))
+            await seen.shows("web", "v1")
+            await (await world.kv()).purge(f"{world.key}-web")
+            await seen.lacks("web", Proof.UNKNOWN)
+            await seen.wadm.put(manifest("web", "v1"))
+            await seen.shows("web", "v1")
+
+    async def test_lattices_whose_keys_are_alike_keep_what_is_theirs(self, world: World) -> None:
+        async with followed(world.address) as seen, contextlib.AsyncExitStack() as others:
+            await seen.synced()
+            await seen.wadm.put(manifest("b", "v1"))
+            await seen.wadm.put(manifest("b-c", "v1"))
+            await seen.shows("b-c", "v1")
+            other = await others.enter_async_context(followed(replace(world.address, lattice=f"{world.lattice}-b")))
+            await other.synced()
+            assert list(other.store.names()) == []
+            assert other.store.absence("c") is Proof.LOST, "its list's key has an application of the other"
+
+    async def test_a_lost_bucket_deletes_nothing(self, world: World) -> None:
+        async with followed(world.address) as seen:
+            await seen.synced()
+            await seen.wadm.put(manifest("web", "v1"))
+            await seen.wadm.put(manifest("api", "v1"))
+            await seen.shows("api", "v1")
+            bucket = seen.store.bucket
+            await world.lose_bucket()
+            await until(lambda: seen.store.synced_at is None)
+            assert seen.store.find("web") is not None
+            assert seen.store.why
+            await world.renew_bucket()
+            await seen.lacks("web", Proof.LOST)
+            assert seen.store.bucket != bucket
+            assert None in seen.told
+            await seen.wadm.put(manifest("web", "v1"))
+            await seen.shows("web", "v1")
+            await seen.lacks("api", Proof.LOST)
+            await seen.wadm.delete("web")
+            await seen.lacks("web", Proof.GONE)

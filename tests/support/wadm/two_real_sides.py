@@ -1,0 +1,240 @@
+"""Fifty applications, and people who change them with kubectl and with wash while every server is killed.
+
+What is to hold at the end of a time comes from what people asked for alone. One side asked: it is exactly that. Both
+did: it is something that one of them asked for. Nobody did: nothing changed. Storage that was lost takes with it what
+wash had asked for a moment before, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import nats.errors
+import pytest
+
+from support.lattices.real_lattice import Wadm, application, wasm_component
+from support.wadm.kept import KUBECTL, KeptWorld
+from trellis import names
+from trellis.kube.resources import APPLICATIONS
+from trellis.localcluster.api import Api
+
+Manifest = dict[str, Any]
+State = tuple[str, bool] | None
+"""Which image, and whether it is to run; None: there is no such application."""
+PATIENCE = 240.0
+WORKERS = 8
+
+
+def spec(image: str) -> Manifest:
+    return {"components": [wasm_component("echo", f"file:///{image}.wasm")]}
+
+
+def image_of(manifest: Manifest) -> str:
+    image = str(manifest["spec"]["components"][0]["properties"]["image"])
+    return image.removeprefix("file:///").removesuffix(".wasm")
+
+
+@dataclass
+class Person:
+    """What one side asks for during one time: a chain of wishes. ``put``: an image that it stores and does not run."""
+
+    wishes: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    wanted: State = None
+    stops: bool = False
+    goes: bool = False
+    put: str = ""
+
+
+@dataclass
+class One:
+    """One application. ``annotated``: its object says that it is not to run."""
+
+    name: str
+    state: State = None
+    annotated: bool = False
+    kubectl: Person | None = None
+    wash: Person | None = None
+
+    def allowed(self, found: State, *, lost: bool) -> bool:
+        """Say whether this may be so at the end of a time, ``lost``: in which wadm's storage was."""
+        asked = [one for one in (self.kubectl, self.wash) if one is not None]
+        if not asked:
+            return found == self.state
+        if len(asked) == 1 and not (lost and self.wash):
+            return found == asked[0].wanted
+        if found is None:
+            return any(one.goes for one in asked) or (self.state is None and self.kubectl is None)
+        images = {one[0] for one in (self.state, *(each.wanted for each in asked)) if one is not None}
+        images |= {one.put for one in asked if one.put}
+        was_stopped = self.state is not None and not self.state[1]
+        stopped = any(one.stops for one in asked) or was_stopped or (lost and self.wash is not None)
+        return found[0] in images and (found[1] or stopped)
+
+
+class TwoRealSides:
+    """Both sides as people see them, and what they do there; every wish is repeated until somebody takes it."""
+
+    def __init__(self, kept: KeptWorld, wadm: Wadm, rng: random.Random, count: int) -> None:
+        self._kept = kept
+        self._wadm = wadm
+        self._rng = rng
+        self.all = [One(f"app-{number:02}") for number in range(count)]
+        self.loses_storage = False
+        """Whether wadm's storage is lost during this time, between a put and its deploy, say."""
+
+    # What people do.
+
+    def plan(self, time_: int, sides: Callable[[One], str]) -> None:
+        """Have people wish something of each application; ``sides``: "", "kubectl", "wash" or "both"."""
+        for one in self.all:
+            side = sides(one)
+            one.kubectl = self._with_kubectl(one, f"k{time_}-{one.name}") if side in {"kubectl", "both"} else None
+            one.wash = self._with_wash(one, f"w{time_}-{one.name}") if side in {"wash", "both"} else None
+
+    async def act(self, fault: Callable[[int, int], Awaitable[None]]) -> None:
+        """Carry out all wishes, some at once; ``fault`` is told how many of how many are done."""
+        people = [person for one in self.all for person in (one.kubectl, one.wash) if person is not None]
+        self._rng.shuffle(people)
+        left, done = iter(people), 0
+
+        async def work() -> None:
+            nonlocal done
+            for person in left:
+                for wish in person.wishes:
+                    await wish()
+                done += 1
+                await fault(done, len(people))
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(WORKERS):
+                group.create_task(work())
+
+    def _with_kubectl(self, one: One, image: str) -> Person:
+        choice = "apply" if one.state is None else self._rng.choice(["apply", "apply", "mark", "delete"])
+        if choice == "apply":
+            return Person([lambda: self._apply(one.name, image)], (image, not one.annotated), stops=one.annotated)
+        assert one.state is not None
+        if choice == "mark":
+            one.annotated = annotated = not one.annotated
+            wish = [lambda: self._mark(one.name, annotated)]
+            return Person(wish, (one.state[0], not annotated), stops=annotated)
+        one.annotated = False
+        return Person([lambda: self._kube("DELETE", one.name)], None, stops=True, goes=True)
+
+    def _with_wash(self, one: One, image: str) -> Person:
+        put, deploy = (lambda: self._put(one.name, image)), (lambda: self._deploy(one.name, image))
+        if one.state is None:
+            runs = self._rng.random() < 0.8
+            return Person([put, deploy] if runs else [put], (image, runs), stops=not runs)
+        choice = self._rng.choice(["deploy", "deploy", "undeploy", "delete", "put"])
+        if choice == "undeploy":
+            return Person([lambda: self._ask(lambda: self._wadm.undeploy(one.name))], (one.state[0], False), stops=True)
+        if choice == "delete":
+            one.annotated = False
+            return Person([lambda: self._ask(lambda: self._wadm.delete(one.name))], None, stops=True, goes=True)
+        if choice == "put" and one.state[1]:
+            return Person([put], one.state, put=image)
+        return Person([put, deploy], (image, True))
+
+    async def _apply(self, name: str, image: str) -> None:
+        if await self._kube("PATCH", name, {"spec": spec(image)}) == http.HTTPStatus.NOT_FOUND:
+            kind = {"apiVersion": APPLICATIONS.api_version, "kind": APPLICATIONS.kind}
+            made = await self._kube("POST", "", kind | {"metadata": {"name": name}, "spec": spec(image)})
+            if made == http.HTTPStatus.CONFLICT:
+                await self._apply(name, image)
+
+    async def _mark(self, name: str, undeploy: bool) -> None:
+        value = "true" if undeploy else None
+        await self._kube("PATCH", name, {"metadata": {"annotations": {names.ANNOTATION_UNDEPLOY: value}}})
+
+    async def _kube(self, method: str, name: str, body: Manifest | None = None) -> int:
+        path = APPLICATIONS.path(self._kept.namespace, name or None) + KUBECTL
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                status, answer = await asyncio.to_thread(self._call, method, path, body)
+            except (OSError, http.client.HTTPException):
+                status, answer = 0, {}
+            if status and status < http.HTTPStatus.INTERNAL_SERVER_ERROR and status not in {401, 403, 429}:
+                assert status in {200, 201, 404, 409}, answer
+                return status
+            assert time.monotonic() < deadline, f"{method} {path}: {answer}"
+            await asyncio.sleep(0.2)
+
+    def _call(self, method: str, path: str, body: Manifest | None) -> tuple[int, Any]:
+        api = Api.of_kubeconfig(self._kept.hosts.fleet.settings()["kubeconfig"])
+        try:
+            return api.call(method, path, body)
+        finally:
+            api.close()
+
+    async def _put(self, name: str, image: str) -> None:
+        manifest = application(name, wasm_component("echo", f"file:///{image}.wasm"), version=image)
+        await self._ask(lambda: self._wadm.put(manifest))
+
+    async def _deploy(self, name: str, image: str) -> None:
+        await self._ask(lambda: self._wadm.deploy(name, image))
+
+    async def _ask(self, ask: Callable[[], Awaitable[Manifest]]) -> None:
+        """Ask wadm until it answers; what is there already, or was lost meanwhile, is an answer too."""
+        deadline, answer = time.monotonic() + PATIENCE, {}
+        while True:
+            try:
+                async with asyncio.timeout(3):
+                    answer = await ask()
+            except (TimeoutError, nats.errors.Error):
+                answer = {"result": "error", "message": "no answer"}
+            if answer["result"] != "error" or "already exists" in answer["message"]:
+                return
+            if self.loses_storage and "does not have a version" in answer["message"]:
+                return
+            assert time.monotonic() < deadline, answer
+            await asyncio.sleep(0.2)
+
+    # What is there.
+
+    async def settled(self, what: str) -> dict[str, State]:
+        """Wait until both sides are equal in everything; return what they have."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            differ, states = await self._compare()
+            if not differ:
+                return states
+            if time.monotonic() > deadline:
+                pytest.fail(f"{what}: the sides differ after {PATIENCE:.0f} s:\n" + "\n".join(differ))
+            await asyncio.sleep(0.5)
+
+    async def _compare(self) -> tuple[list[str], dict[str, State]]:
+        listed = await asyncio.to_thread(self._call, "GET", APPLICATIONS.path(self._kept.namespace), None)
+        objects = {one["metadata"]["name"]: one for one in listed[1]["items"]}
+        models = {one["name"]: one for one in (await self._wadm._ask("get", None))["models"]}
+        differ, states = [], {}
+        for one in self.all:
+            found, model = objects.get(one.name), models.get(one.name)
+            if found is None and model is None:
+                states[one.name] = None
+            elif found is None or model is None or found["metadata"].get("deletionTimestamp"):
+                differ.append(f"{one.name}: Kubernetes {found and found['metadata']}, wadm {model}")
+            else:
+                here, there = self._here(found), await self._there(found, model)
+                states[one.name] = here
+                if here != there:
+                    differ.append(f"{one.name}: {here} and {there}: {found.get('status')}, {model}")
+        return differ, states
+
+    def _here(self, found: Manifest) -> State:
+        base = (found.get("status") or {}).get("synced") or {}
+        return image_of(found), bool(base.get("deployed"))
+
+    async def _there(self, found: Manifest, model: Manifest) -> State:
+        base = (found.get("status") or {}).get("synced") or {}
+        shown = model.get("deployed_version") or base.get("wadmVersion")
+        answer = await self._wadm._ask(f"get.{found['metadata']['name']}", {"version": shown})
+        manifest = answer.get("manifest")
+        return (image_of(manifest), bool(model.get("deployed_version"))) if manifest else None
