@@ -200,11 +200,14 @@ class StreamReader:
             return self.start.sequence
         state = (await jetstream.stream_info(self.stream)).state
         low = high = state.last_seq + 1
-        if self.start.last is not None:
+        wanted = self.start.last or 0
+        if wanted:
             low = max(state.first_seq, 1)
+        if high - low <= wanted:
+            return low  # the stream has no more than that, whatever the filter
         while low < high:
             middle = (low + high + 1) // 2
-            if await self._pending(jetstream, middle) >= (self.start.last or 0):
+            if await self._pending(jetstream, middle) >= wanted:
                 low = middle
             else:
                 high = middle - 1
