@@ -24,6 +24,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from chaos import day
+from support.guests import built as guests
+from support.secrets import secrets_client
 from support.suite import durations
 from support.suite.suite_rights import FOLDER_VARIABLE, faults
 
@@ -34,6 +36,7 @@ SLOWEST = 20
 def main(options: list[str]) -> int:
     """Run all of a tier; look at the rights that were used."""
     tier = "thorough" if "--thorough" in options else "not thorough"
+    build()
     with tempfile.TemporaryDirectory() as folder:
         # The seeds of a run that goes on after midnight are those of the day on which it began.
         os.environ.setdefault(day.VARIABLE, datetime.now(UTC).date().isoformat())
@@ -46,6 +49,14 @@ def main(options: list[str]) -> int:
     for one in wrong:
         print(f"RIGHTS  {one}", flush=True)
     return status or int(bool(wrong))
+
+
+def build() -> None:
+    """Build what many tests need and no test's deadline allows for: minutes of a compiler, where nothing is cached."""
+    if secrets_client.missing() is None:
+        secrets_client.program()
+    if guests.missing("c") is None:
+        guests.example("c", guests.EXAMPLES[0])
 
 
 def command(tier: str, options: list[str]) -> list[str]:
