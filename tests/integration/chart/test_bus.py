@@ -77,7 +77,7 @@ async def test_people_hear_what_is_said(bus: tuple[str, ChartBus]) -> None:
     await people.flush()
     await service.publish("trellis.evt.lab-1.node.ready.n", b"{}")
     try:
-        message = await listening.next_msg(10)
+        message = await listening.next_msg(30)
     except TimeoutError:
         states = people.is_connected, service.is_connected, service.stats, people.stats
         pytest.fail(f"nothing was heard; errors: {heard}; connected, and statistics: {states}")

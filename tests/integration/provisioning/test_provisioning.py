@@ -110,7 +110,7 @@ async def test_enough_failing_nodes_halt_the_rollout(fleet: Fleet) -> None:
         assert halted
         for name in late:
             fleet.annotate(name, "true")
-        facts = types(await fleet.facts(10, seconds=10))
+        facts = types(await fleet.facts(10))
         assert facts.count("rollout.halted") == 1
         assert not any(fleet.provisioned(name) for name in late)
         # the cause is gone: the failing nodes leave, the rollout goes on by itself

@@ -103,7 +103,7 @@ async def eventually_all_ready(fleet: Fleet, nodes: list[str]) -> list[Any]:
     """Return all facts once every node is said to be ready."""
     async with asyncio.timeout(60):
         while True:
-            facts = await fleet.facts(10_000, seconds=2)
+            facts = await fleet.facts_until_now()
             if {fact.key[0] for fact in facts if fact.fact == "ready"} == set(nodes):
                 return facts
 
@@ -115,7 +115,7 @@ async def test_what_is_said_at_the_end_is_so(fleet: Fleet, tmp_path: Path) -> No
         await eventually(lambda: any(map(fleet.provisioned, nodes)), "the first node", seconds=60)
         assert await ends(process) == 0
     labelled = {name for name in nodes if fleet.provisioned(name)}
-    said_ready = {fact.key[0] for fact in await fleet.facts(10_000, seconds=2) if fact.fact == "ready"}
+    said_ready = {fact.key[0] for fact in await fleet.facts_until_now() if fact.fact == "ready"}
     assert said_ready <= labelled
 
 

@@ -32,7 +32,7 @@ async def facts(world: SecretsWorld, wanted: int, fact: str, url: str = "") -> l
     heard: list[dict[str, Any]] = []
     fleet = world.hosts.fleet
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             async for event in tail(
                 url or fleet.info.nats_url, Selection(cluster=fleet.id, noun="secret", last=10_000)
             ):

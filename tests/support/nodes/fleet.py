@@ -28,7 +28,7 @@ from provisioner.job_clock import SlotTimings
 from support.suite.suite_rights import is_read_by_suite
 from trellis import localcluster, names
 from trellis.bus.permissions import durables
-from trellis.bus.tail import Selection, TailedEvent, tail
+from trellis.bus.tail import Selection, TailedEvent, Tally, replay, tail
 from trellis.deletions import DeletionTimings
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_EVENTS
 from trellis.kube.refusals import RefusalTimings
@@ -252,8 +252,16 @@ class Fleet:
                 await asyncio.sleep(0.1)
         await client.close()
 
-    async def facts(self, wanted: int, *, seconds: float = 10) -> list[TailedEvent]:
-        """Return the first facts of this test's cluster, in the order they were said."""
+    async def facts_until_now(self) -> list[TailedEvent]:
+        """Return all facts of this test's cluster that are stored by now, in the order they were said."""
+        selection = Selection(cluster=self.id)
+        return [event async for event in replay(self.info.nats_url, selection, Tally())]
+
+    async def facts(self, wanted: int, *, seconds: float = 30) -> list[TailedEvent]:
+        """Return the first facts of this test's cluster, in the order they were said.
+
+        The deadline is longer than the 15 s after which a service says again what was not stored.
+        """
         heard: list[TailedEvent] = []
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
