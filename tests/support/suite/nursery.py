@@ -103,6 +103,7 @@ class Nursery:
 
         What it prints goes to the end of the log; to that of ``errors`` what it has to say beside, if that is given.
         """
+        log.touch()  # the child opens it some time after its fork, and tests read it at once
         asked = {
             "environment": dict(environment),
             "bare": bare,

@@ -67,7 +67,6 @@ async def running(log: Path, *services: str, forked: bool = True, **environment:
 
 
 async def _forked(log: Path, services: Sequence[str], environment: Mapping[str, str]) -> Child:
-    log.touch()  # the process opens it some time after its fork, and tests read it at once
     return await asyncio.to_thread(started, environment, "run", *services, log=log)
 
 
