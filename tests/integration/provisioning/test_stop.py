@@ -134,7 +134,7 @@ async def test_an_api_server_that_hangs_from_the_start_does_not_keep_it(fleet: F
     log = tmp_path / "log"
     with frozen(fleet.api_server()):
         # As the administrator: nobody makes an account for it at a server that is silent.
-        async with running(log, **fleet.environment(grace_seconds=GRACE), PYTHONPATH="") as process:
+        async with running(log, forked=False, **fleet.environment(grace_seconds=GRACE), PYTHONPATH="") as process:
             await said(log, "Kubernetes does not answer")
             assert await ends(process) == 0
 
