@@ -1,0 +1,236 @@
+"""Find asserts that compare sentences written for people: a change of wording must break no test.
+
+In: test files. Out: each text of a comparison inside ``assert``, or of ``match=`` of ``pytest.raises``, that is prose.
+Called by tests/contract/test_sentences.py, and by ``PYTHONPATH=tests python -m support.suite.sentences FOLDER``.
+
+Rule: a text is prose if three plain lower-case words stand in a row (the first of a sentence may have a capital). Not
+plain are identifiers (a dot, slash, dash, underscore, colon, equals sign, digit or capital inside the word), quoted
+names, and a command of ``COMMANDS`` with the three words after it. A text that the test itself hands in, which is a
+constant of the file that is used outside of comparisons and contains the compared one, is no wording of the product.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[3]
+GUARDED: Final[tuple[str, ...]] = ("tests/fuzz", "tests/unit/fuzz", "tests/unit/service_reflector")
+"""The folders whose tests compare no prose; test_sentences.py holds them to it."""
+COMMANDS: Final = ("trellis", "kubectl", "nats", "helm", "make", "systemctl")
+FIXED: Final = {
+    "no such file or directory": "the C library's text of ENOENT",
+    "is a directory": "the C library's text of EISDIR",
+    "no space left on device": "the C library's text of ENOSPC",
+    "read-only file system": "the C library's text of EROFS",
+    "connection reset by peer": "the C library's text of ECONNRESET",
+    "certificate verify failed": "OpenSSL's name of the error",
+    "(combined from similar events)": "client-go's prefix, by which Events of a group are known",
+}
+"""Words of a peer, which are a fixed interface and no wording of the product, to their reason. In lower case."""
+
+_OF_PEERS: Final = re.compile("|".join(map(re.escape, FIXED)), re.IGNORECASE)
+_QUOTED: Final = re.compile(r"`[^`]*`|\"[^\"]*\"|(?<!\w)'[^']*'(?!\w)")
+_WORD: Final = re.compile(r"[a-z]+(?:'[a-z]+)?")
+_FIRST: Final = re.compile(r"[A-Z]?[a-z]*(?:'[a-z]+)?")
+_EDGES: Final = "^$()[]{}<>.,;:!?*+|\\\"'…"
+_SEARCHES: Final = {"startswith", "endswith", "search", "match", "fullmatch", "count", "index", "find", "findall"}
+_EXPECTING: Final = {"raises", "warns"}
+_IN_A_ROW: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Prose that a test compares, at a line of a file (relative to the checkout)."""
+
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.text!r}"
+
+
+def is_prose(text: str) -> bool:
+    """Return True if three plain words of the text stand in a row, without identifiers and commands."""
+    row, of_command, first = 0, 0, True
+    for token in _QUOTED.sub(" `` ", _OF_PEERS.sub(" `` ", text)).split():
+        word = token.strip(_EDGES)
+        if word in COMMANDS:
+            row, of_command = 0, _IN_A_ROW
+        elif not (_FIRST if first else _WORD).fullmatch(word) or not word:
+            row = 0
+        elif of_command:
+            of_command -= 1
+        else:
+            row += 1
+            if row == _IN_A_ROW:
+                return True
+        first = token.endswith((".", ";", ":"))
+    return False
+
+
+def compared(tree: ast.Module) -> Iterator[ast.Constant]:
+    """Yield the string constants that a file compares, also those that a name, a loop or a parameter stands for."""
+    for scope in _scopes(tree):
+        for node in _own(scope):
+            if isinstance(node, ast.Assert):
+                yield from _of_assert(node.test)
+            elif isinstance(node, ast.Call) and _name(node.func) in _EXPECTING:
+                yield from (one for keyword in node.keywords if keyword.arg == "match" for one in _texts(keyword.value))
+        yield from _of_names(scope)
+
+
+def findings(text: str, file: str) -> list[Finding]:
+    """Return what a test file compares that is prose, by line."""
+    tree = ast.parse(text)
+    hits = {id(node): node for node in compared(tree)}
+    others = hits.keys() | _documents(tree)
+    inputs = [str(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in others]
+    found = {
+        Finding(file, node.lineno, str(node.value))
+        for node in hits.values()
+        if is_prose(str(node.value)) and not any(str(node.value) in one for one in inputs)
+    }
+    return sorted(found, key=lambda one: (one.line, one.text))
+
+
+def _documents(tree: ast.Module) -> set[int]:
+    """Return the constants that nothing reads: docstrings, and messages of failed asserts."""
+    nodes = list(ast.walk(tree))
+    messages = [part for node in nodes if isinstance(node, ast.Assert) and node.msg for part in ast.walk(node.msg)]
+    return {id(node.value) for node in nodes if isinstance(node, ast.Expr)} | {id(part) for part in messages}
+
+
+def of_folders(folders: Iterable[str], root: Path = ROOT) -> list[Finding]:
+    """Return the findings of all Python files below folders of the checkout."""
+    files = sorted(path for folder in folders for path in (root / folder).rglob("*.py"))
+    return [
+        one for path in files for one in findings(path.read_text(encoding="utf-8"), path.relative_to(root).as_posix())
+    ]
+
+
+def _scopes(tree: ast.Module) -> Iterator[ast.AST]:
+    yield tree
+    yield from (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def _own(scope: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a scope without those of functions in it, which are scopes themselves."""
+    for child in ast.iter_child_nodes(scope):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield child
+            yield from _own(child)
+
+
+def _of_assert(test: ast.expr) -> Iterator[ast.Constant]:
+    for operand in _operands(test):
+        yield from _texts(operand)
+
+
+def _operands(test: ast.expr) -> Iterator[ast.expr]:
+    for node in ast.walk(test):
+        if isinstance(node, ast.Compare):
+            yield from (node.left, *node.comparators)
+        elif isinstance(node, ast.Call) and _name(node.func) in _SEARCHES:
+            yield from node.args[:1]
+
+
+def _texts(node: ast.expr) -> Iterator[ast.Constant]:
+    """Yield the constants of an operand: itself, those of containers, and those given to a class."""
+    if isinstance(node, ast.Constant):
+        if isinstance(node.value, str):
+            yield node
+        return
+    for one in _inside(node):
+        if one is not None:
+            yield from _texts(one)
+
+
+def _inside(node: ast.expr) -> Iterable[ast.expr | None]:
+    match node:
+        case ast.List() | ast.Tuple() | ast.Set():
+            return node.elts
+        case ast.Dict():
+            return (*node.keys, *node.values)
+        case ast.JoinedStr():
+            return node.values
+        case ast.BinOp():
+            return (node.left, node.right)
+        case ast.IfExp():
+            return (node.body, node.orelse)
+        case ast.Call() if _name(node.func)[:1].isupper():
+            return (*node.args, *(keyword.value for keyword in node.keywords))
+        case _:
+            return ()
+
+
+def _of_names(scope: ast.AST) -> Iterator[ast.Constant]:
+    """Yield the constants behind names of a scope that are read in comparisons only."""
+    nodes = list(ast.walk(scope))
+    bound: dict[str, list[ast.expr]] = {}
+    for name, values in _bindings(scope):
+        bound.setdefault(name, []).extend(values)
+    reads = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+    operands = {
+        id(operand)
+        for node in nodes
+        for operand in (
+            _operands(node.test)
+            if isinstance(node, ast.Assert)
+            else (keyword.value for keyword in node.keywords if keyword.arg == "match")
+            if isinstance(node, ast.Call) and _name(node.func) in _EXPECTING
+            else ()
+        )
+    }
+    for name, values in bound.items():
+        of_name = [id(node) for node in reads if node.id == name]
+        if of_name and operands.issuperset(of_name):
+            yield from (one for value in values for one in _texts(value))
+
+
+def _bindings(scope: ast.AST) -> Iterator[tuple[str, list[ast.expr]]]:
+    """Yield names of a scope with the expressions that they stand for: assigned, looped over, or parameters."""
+    for node in _own(scope):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                yield name, [value]
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                yield name, [value]
+            case ast.For(target=target, iter=rows) | ast.comprehension(target=target, iter=rows):
+                yield from _columns([one.id if isinstance(one, ast.Name) else "" for one in _row(target)], rows)
+            case _:
+                pass
+    for call in getattr(scope, "decorator_list", []):
+        if isinstance(call, ast.Call) and _name(call.func) == "parametrize" and len(call.args) > 1:
+            names = ast.literal_eval(call.args[0])
+            names = names.replace(",", " ").split() if isinstance(names, str) else list(names)
+            yield from _columns(names, call.args[1])
+
+
+def _columns(names: list[str], rows: ast.expr) -> Iterator[tuple[str, list[ast.expr]]]:
+    if isinstance(rows, ast.List | ast.Tuple | ast.Set):
+        table = [_row(row) if len(names) > 1 else [row] for row in rows.elts]
+        for at, name in enumerate(names):
+            yield name, [row[at] for row in table if len(row) > at]
+
+
+def _row(node: ast.expr) -> list[ast.expr]:
+    if isinstance(node, ast.Call) and _name(node.func) == "param":
+        return node.args
+    return node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
+
+
+def _name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+if __name__ == "__main__":
+    printed = of_folders(sys.argv[1:] or GUARDED)
+    sys.stdout.writelines(f"{one}\n" for one in printed)
+    sys.exit(1 if printed else 0)
