@@ -17,7 +17,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from secrets_backend.policy import Policy
-from secrets_backend.refusals import ErrorName, Refusal
+from secrets_backend.refusals import ErrorName, Reason, Refusal
 from secrets_backend.resources import ACCOUNT_PREFIX
 from secrets_backend.tokens import Token
 from trellis import names
@@ -124,44 +124,60 @@ def identify(policy: Policy, token: Token, link: LinkGrant, users: frozenset[str
         if _is_account(account) and not {account, ANY}.isdisjoint(spec.service_accounts or ()):
             return Identity(_user(account, policy.namespace), policy.namespace, f"{grant}: serviceAccounts")
     if not asked:
-        raise _refused(f"{_joined(grants)} cannot be read, and so gives nothing: write it anew")
+        raise _refused(Reason.GRANT_INVALID, f"{_joined(grants)} cannot be read, and so gives nothing: write it anew")
     if not let:
         raise _refused(
+            Reason.ISSUER_NOT_GRANTED,
             f"{token.subject} is of issuer {token.issuer}, which is not in {ISSUERS_FIELD} of "
-            f"{_joined(one for one, _ in asked)}: add it there"
+            f"{_joined(one for one, _ in asked)}: add it there",
         )
-    raise _refused(_outside(account, policy.namespace, let, users))
+    raise _outside(account, policy.namespace, let, users)
 
 
 def _by_default(name: str, namespace: str, link: LinkGrant) -> Identity:
     if not link.home:
-        raise _refused("no group of hosts is on this NATS any more, so nothing is granted there")
+        raise _refused(Reason.NO_HOST_GROUPS, "no group of hosts is on this NATS any more, so nothing is granted there")
     if namespace not in link.home:
         places = sorted(link.home)
         source = f"from namespace {', '.join(places[:_NAMED])}{', …' if len(places) > _NAMED else ''}"
         raise _refused(
+            Reason.NAMESPACE_NOT_GRANTED,
             f"this lattice is not granted namespace {namespace}: make a SecretGrant in it, {source}, "
-            "or name a namespace of the lattice's hosts"
+            "or name a namespace of the lattice's hosts",
         )
     if not _is_account(name):
         raise _refused(
+            Reason.INVALID_ACCOUNT_NAME,
             f"{name!r} is no name of a ServiceAccount: name one of namespace {namespace}; for a user, have it in "
-            f"users of a SecretGrant in namespace {namespace} and in {USERS_SETTING}"
+            f"users of a SecretGrant in namespace {namespace} and in {USERS_SETTING}",
         )
     return Identity(_user(name, namespace), namespace, f"namespace {namespace} has hosts of this lattice")
 
 
-def _outside(name: str, namespace: str, grants: Iterable[tuple[Grant, SecretGrantSpec]], users: frozenset[str]) -> str:
+def _outside(
+    name: str, namespace: str, grants: Iterable[tuple[Grant, SecretGrantSpec]], users: frozenset[str]
+) -> Refusal:
     """Return why none of these grants has the account or user, and what to add where."""
     listing = [one for one, spec in grants if name in (spec.users or ())]
     if listing:
-        return f"user {name} is in {_joined(listing)}, but not in {USERS_SETTING} of secrets_backend: add it there"
+        return _refused(
+            Reason.USER_NOT_ALLOWED,
+            f"user {name} is in {_joined(listing)}, but not in {USERS_SETTING} of secrets_backend: add it there",
+        )
     places = _joined(one for one, _ in grants)
     if name in users:
-        return f"user {name} is in {USERS_SETTING}, but not in {places}: add it to users there"
+        return _refused(
+            Reason.USER_NOT_GRANTED, f"user {name} is in {USERS_SETTING}, but not in {places}: add it to users there"
+        )
     if not _is_account(name):
-        return f"{name!r} is no ServiceAccount of namespace {namespace}, and no user of {places}: add it to users there"
-    return f"ServiceAccount {namespace}/{name} is not in {places}: add it to serviceAccounts there"
+        return _refused(
+            Reason.USER_NOT_GRANTED,
+            f"{name!r} is no ServiceAccount of namespace {namespace}, and no user of {places}: add it to users there",
+        )
+    return _refused(
+        Reason.ACCOUNT_NOT_GRANTED,
+        f"ServiceAccount {namespace}/{name} is not in {places}: add it to serviceAccounts there",
+    )
 
 
 def _is_account(name: str) -> bool:
@@ -177,5 +193,5 @@ def _joined(grants: Iterable[Grant]) -> str:
     return " and ".join(found[:_NAMED]) + (" and others" if len(found) > _NAMED else "")
 
 
-def _refused(why: str) -> Refusal:
-    return Refusal(ErrorName.POLICY, why)
+def _refused(reason: Reason, why: str) -> Refusal:
+    return Refusal(ErrorName.POLICY, why, reason)

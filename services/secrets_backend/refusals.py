@@ -42,13 +42,30 @@ WITH_MESSAGE: Final = frozenset(
 """The errors whose message reaches the host; the message of the others is for our own logs and facts."""
 
 
-class Refusal(Exception):  # noqa: N818 (an answer of the protocol, and no fault of ours)
-    """A request that is not granted. ``error``: its name in the protocol; ``message``: why, for people."""
+class Reason(StrEnum):
+    """Why a link's grant does not have what a policy asks for."""
 
-    def __init__(self, error: ErrorName, message: str) -> None:
+    NO_HOST_GROUPS = "NoHostGroups"
+    NAMESPACE_NOT_GRANTED = "NamespaceNotGranted"
+    INVALID_ACCOUNT_NAME = "InvalidAccountName"
+    ACCOUNT_NOT_GRANTED = "AccountNotGranted"
+    USER_NOT_GRANTED = "UserNotGranted"
+    USER_NOT_ALLOWED = "UserNotAllowed"
+    ISSUER_NOT_GRANTED = "IssuerNotGranted"
+    GRANT_INVALID = "GrantInvalid"
+
+
+class Refusal(Exception):  # noqa: N818 (an answer of the protocol, and no fault of ours)
+    """A request that is not granted.
+
+    ``error``: its name in the protocol; ``message``: why, for people; ``reason``: why, if the grant does not have it.
+    """
+
+    def __init__(self, error: ErrorName, message: str, reason: Reason | None = None) -> None:
         super().__init__(error, message)
         self.error = error
         self.message = message
+        self.reason = reason
 
     def __str__(self) -> str:
         return f"{self.error}: {self.message}"

@@ -101,8 +101,8 @@ def _read_claims(raw: bytes, kind: TokenKind, now: float) -> tuple[Token, bytes]
     if claims is UNREADABLE:
         raise TokenError("its claims are no JSON object")
     issuer, subject = _text(claims, "iss"), _text(claims, "sub")
-    key = _key("issuer", issuer, (Prefix.ACCOUNT,))
-    _key("subject", subject, kind.value)
+    key = _key("iss", issuer, (Prefix.ACCOUNT,))
+    _key("sub", subject, kind.value)
     if not isinstance(claims.get("jti"), str):
         raise TokenError("its jti is missing, or no text")
     if _time(claims, "iat") is None:

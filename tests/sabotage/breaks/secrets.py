@@ -92,8 +92,8 @@ TOKENS: Final = (
         "security: a token is of the kind that is asked for",
         "secrets_backend",
         "_read_claims",
-        '_key("subject", subject, kind.value)',
-        '_key("subject", subject, (*TokenKind.HOST.value, *TokenKind.ENTITY.value))',
+        '_key("sub", subject, kind.value)',
+        '_key("sub", subject, (*TokenKind.HOST.value, *TokenKind.ENTITY.value))',
         "tests/unit/secrets_backend/test_tokens.py::test_a_token_is_not_taken_for_another_kind",
     ),
     Break(

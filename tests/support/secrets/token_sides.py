@@ -71,6 +71,5 @@ def stopped(side: Side, token: str) -> str:
     refused = refusal(message(text), text)
     assert refused.error is side.error
     said = answer(side.error, refused.body())
-    assert said.startswith(("it ", "its ", "the name "))
-    assert len(said) < 120
+    assert 0 < len(said) < 120
     return said

@@ -208,7 +208,7 @@ async def test_who_claims_another_tenants_entity_uses_up_nothing_of_its_rate() -
     bench = Bench(Server(), rate=1e-9)
     bench.grant = LinkGrant(frozenset({"evil"}), frozenset({("evil", "default")}))
     assert "PolicyError" in (await bench.ask())["error"]
-    assert "asks too often" in (await bench.ask())["error"]["Other"]
+    assert "TRELLIS_SECRETS_ENTITY_RATE" in (await bench.ask())["error"]["Other"]
     bench.grant = GRANT
     assert value(await bench.ask()) == PLANTED
 
@@ -266,7 +266,7 @@ async def test_who_is_nobody_known_makes_no_fact(changes: dict[str, Any]) -> Non
 async def test_who_asks_too_often_for_what_cannot_be_is_told_that_and_no_more_of_it() -> None:
     bench = Bench(Server(), rate=1e-9)
     assert "PolicyError" in (await bench.ask(**{POLICY: ""}))["error"]
-    assert "asks too often" in (await bench.ask(**{POLICY: ""}))["error"]["Other"]
+    assert "TRELLIS_SECRETS_ENTITY_RATE" in (await bench.ask(**{POLICY: ""}))["error"]["Other"]
     assert [fact.error for fact in bench.denied] == ["PolicyError", "Other"]
 
 
@@ -311,7 +311,7 @@ async def test_a_span_says_how_it_ended_and_nothing_of_an_exception(
 async def test_who_waited_too_long_is_told_so_and_nothing_is_read() -> None:
     server = Server()
     bench = Bench(server)
-    assert "in time" in (await bench.ask(age=Timings().answer + 1))["error"]["Other"]
+    assert list((await bench.ask(age=Timings().answer + 1))["error"]) == ["Other"]
     assert not server.asked
 
 
@@ -328,34 +328,33 @@ NOT_OURS = 'users "alice" is forbidden: User "system:serviceaccount:trellis-syst
 NOT_OURS += 'impersonate resource "users" in API group "" at the cluster scope'
 
 
-NEEDED = "secrets_backend may not impersonate user alice: give `trellis secrets roles -n shop --user alice "
-NEEDED += "| kubectl apply -f -`"
+ROLES = "`trellis secrets roles -n shop --user alice | kubectl apply -f -`"
+ADDRESS = "https://10.0.0.1:6443"
 
 
 @pytest.mark.parametrize(
-    ("error", "user", "told"),
+    ("error", "user", "shown", "hidden"),
     [
-        (Forbidden(CALL, status=403, reason="Forbidden", message=FORBIDDEN), IDENTITY.user, FORBIDDEN),
-        (NotFound(CALL, status=404, reason="NotFound", message="not found"), IDENTITY.user, "not found"),
+        (Forbidden(CALL, status=403, reason="Forbidden", message=FORBIDDEN), IDENTITY.user, FORBIDDEN, ROLES),
+        (NotFound(CALL, status=404, reason="NotFound", message="not found"), IDENTITY.user, "not found", ROLES),
+        (Forbidden(CALL, status=403, reason="Forbidden", message=NOT_OURS), "alice", ROLES, NOT_OURS),
         (
-            Forbidden(CALL, status=403, reason="Forbidden", message=NOT_OURS),
-            "alice",
-            NEEDED,
-        ),
-        (
-            Unavailable(CALL, status=0, reason="Unavailable", message="https://10.0.0.1:6443 cannot be reached"),
+            Unavailable(CALL, status=0, reason="Unavailable", message=f"{ADDRESS} cannot be reached"),
             IDENTITY.user,
-            "the API server of Kubernetes does not answer",
+            "API server",
+            ADDRESS,
         ),
         (
             Unauthorized(CALL, status=401, reason="Unauthorized", message="Unauthorized"),
             IDENTITY.user,
-            "the API server of Kubernetes does not accept the token of secrets_backend: it is expired or withdrawn",
+            "secrets_backend",
+            "Unauthorized",
         ),
         (
             TooManyRequests(CALL, status=429, reason="TooManyRequests", message="slow down"),
             IDENTITY.user,
             "429 TooManyRequests: slow down",
+            ROLES,
         ),
     ],
     ids=[
@@ -367,8 +366,12 @@ NEEDED += "| kubectl apply -f -`"
         "too many",
     ],
 )
-async def test_an_error_of_the_api_server_is_told_in_words_for_whoever_asked(error: Any, user: str, told: str) -> None:
-    assert words(error, Identity(user, "shop", "rule")) == told
+async def test_an_error_of_the_api_server_is_told_in_words_for_whoever_asked(
+    error: Any, user: str, shown: str, hidden: str
+) -> None:
+    told = words(error, Identity(user, "shop", "rule"))
+    assert shown in told
+    assert hidden not in told
     with pytest.raises(Refusal, match="UpstreamError"):
         await Lookup(cast("Kube", Server(error))).read(IDENTITY, "db", 1.0)
 

@@ -175,7 +175,6 @@ def test_a_box_opens_with_every_key_of_the_ring(key: PrivateKey) -> None:
 def test_a_box_does_not_open_with_a_key_that_was_dropped() -> None:
     refused = refusal(Opening(sealed(asking(), server=DROPPED), headers(), RING))
     assert refused.error is ErrorName.DECRYPTION
-    assert "until it is restarted" in refused.message
 
 
 SEEDS = {

@@ -155,7 +155,7 @@ def test_a_token_is_not_taken_for_another_kind(case: str) -> None:
     side, token = WHOSE[case]
     refused = refusal(message(side.asks(token)))
     assert refused.error is side.error
-    assert refused.message.startswith("its subject is not taken: it is no key of the kind")
+    assert {"sub", "M…" if side is ENTITY else "N…"} <= set(refused.message.split())
 
 
 def test_a_provider_is_an_entity_too() -> None:

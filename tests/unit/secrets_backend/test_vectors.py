@@ -31,8 +31,9 @@ def test_a_seed_of_rust_is_the_key_that_rust_says_it_is(name: str) -> None:
 def test_a_public_key_of_rust_is_of_its_kind_and_of_no_other(name: str) -> None:
     decode_public(KEYS[name]["public"], KINDS[name])
     others = [kind for kind in Prefix if kind is not KINDS[name]]
-    with pytest.raises(KeyFormatError, match="no key of the kind"):
+    with pytest.raises(KeyFormatError) as refused:
         decode_public(KEYS[name]["public"], *others)
+    assert [kind for kind in others if f"{kind.letter}…" not in str(refused.value)] == []
 
 
 @pytest.mark.parametrize("box", RECORDED["boxes"], ids=lambda box: box["name"])
