@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trellis.events.compatibility import breaking_changes
+from trellis.events.compatibility import Break, Change, breaking_changes
 from trellis.events.generate import breaks, differences
 from trellis.events.schemas import documents, fact_schema, schema_file
 from trellis.events.subjects import FACTS, FactSpec
@@ -30,4 +30,4 @@ def test_a_fact_without_one_of_its_fields_would_be_refused(spec: FactSpec) -> No
         changed = fact_schema(spec)
         del changed["properties"][field]
         changed["required"] = [name for name in changed["required"] if name != field]
-        assert f"{field}: removed" in breaking_changes(committed, changed)
+        assert Break(field, Change.REMOVED) in breaking_changes(committed, changed)

@@ -1,7 +1,7 @@
 """Does a new schema keep the promise that a type only ever gains optional fields?
 
-Pure. In: two JSON Schemas of one type, as pydantic makes them, or two AsyncAPI documents of ours. Out: what breaks, in
-words. Called by ``generate`` and tests. Invariant: whatever is no new optional field counts as a break: a reader may
+Pure. In: two JSON Schemas of one type, as pydantic makes them, or two AsyncAPI documents of ours. Out: each ``Break``.
+Called by ``generate`` and tests. Invariant: whatever is no new optional field counts as a break: a reader may
 be older or newer than the writer, so neither looser nor stricter is safe, and a new value of an enumeration is one
 that old readers refuse. Texts (title, description, default, examples) and the order of alternatives may change.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 Schema = dict[str, Any]
@@ -23,23 +25,49 @@ _NESTED: Final = {"items": "[]", "additionalProperties": ".*"}
 _PARAMETER: Final = re.compile(r"\{\w+\}")
 
 
-def breaking_changes(old: Schema, new: Schema) -> list[str]:
+class Change(StrEnum):
+    """How a part of a schema breaks: as people read it."""
+
+    REMOVED = "removed"
+    ADDED = "new and required"
+    REQUIRED = "required now, was optional"
+    OPTIONAL = "optional now, was required"
+    DIFFERENT = "different"
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """One change that breaks readers or writers. ``before`` and ``after`` are only there if it is ``DIFFERENT``."""
+
+    where: str
+    change: Change
+    before: str = ""
+    after: str = ""
+
+    def __str__(self) -> str:
+        """Return it as a line for people."""
+        if self.change is Change.DIFFERENT:
+            return f"{self.where}: was {self.before}, is {self.after}"
+        return f"{self.where}: {self.change}"
+
+
+def breaking_changes(old: Schema, new: Schema) -> list[Break]:
     """Return what breaks between two schemas of one type, empty if every old and new reader and writer can mix."""
     return list(dict.fromkeys(_compare("", _resolved(old, old), _resolved(new, new))))
 
 
-def moved_channels(old: Schema, new: Schema) -> list[str]:
+def moved_channels(old: Schema, new: Schema) -> list[Break]:
     """Return what breaks between two AsyncAPI documents for whoever subscribes: by subject, stream or type."""
     breaks = []
     for name, channel in old.get("channels", {}).items():
         if name not in new.get("channels", {}):
-            breaks.append(f"{name}: removed")
+            breaks.append(Break(name, Change.REMOVED))
             continue
         for what, before, after in zip(
             ("subject", "stream", "messages"), _route(channel), _route(new["channels"][name]), strict=True
         ):
             if before != after:
-                breaks.append(f"{name}: {what} was {before}, is {after}")
+                breaks.append(Break(f"{name} {what}", Change.DIFFERENT, str(before), str(after)))
     return breaks
 
 
@@ -49,13 +77,14 @@ def _route(channel: Schema) -> tuple[str, str, list[str]]:
     return subject, str(channel.get("x-stream")), sorted(channel.get("messages", ()))
 
 
-def _compare(path: str, old: Any, new: Any) -> list[str]:  # noqa: ANN401 (a schema may be true or false)
+def _compare(path: str, old: Any, new: Any) -> list[Break]:  # noqa: ANN401 (a schema may be true or false)
     where = path or "the data"
     if not _comparable(old, new):
-        return [] if old == new else [f"{where}: was {_words(old)}, is {_words(new)}"]
+        return [] if old == new else [Break(where, Change.DIFFERENT, _words(old), _words(new))]
     handled = {"properties", "required", "anyOf", *_NESTED}
     plain_old, plain_new = ({key: value for key, value in side.items() if key not in handled} for side in (old, new))
-    breaks = [] if plain_old == plain_new else [f"{where}: was {_words(plain_old)}, is {_words(plain_new)}"]
+    same = plain_old == plain_new
+    breaks = [] if same else [Break(where, Change.DIFFERENT, _words(plain_old), _words(plain_new))]
     breaks += _compare_properties(path, old, new)
     for keyword, step in _NESTED.items():
         if keyword in old:
@@ -74,21 +103,21 @@ def _comparable(old: Any, new: Any) -> bool:  # noqa: ANN401 (as above)
     return same and len(old.get("anyOf", ())) == len(new.get("anyOf", ())) and any(part in old for part in parts)
 
 
-def _compare_properties(path: str, old: Schema, new: Schema) -> list[str]:
+def _compare_properties(path: str, old: Schema, new: Schema) -> list[Break]:
     breaks = []
     before, after = set(old.get("required", ())), set(new.get("required", ()))
     for name, schema in old.get("properties", {}).items():
         field = f"{path}.{name}".lstrip(".")
         if name not in new["properties"]:
-            breaks.append(f"{field}: removed")
+            breaks.append(Break(field, Change.REMOVED))
             continue
         if name in after - before:
-            breaks.append(f"{field}: required now, was optional")
+            breaks.append(Break(field, Change.REQUIRED))
         if name in before - after:
-            breaks.append(f"{field}: optional now, was required")
+            breaks.append(Break(field, Change.OPTIONAL))
         breaks += _compare(field, schema, new["properties"][name])
     added = [name for name in new.get("properties", {}) if name not in old["properties"]]
-    return breaks + [f"{path}.{name}".lstrip(".") + ": new and required" for name in added if name in after]
+    return breaks + [Break(f"{path}.{name}".lstrip("."), Change.ADDED) for name in added if name in after]
 
 
 def _resolved(node: Any, root: Schema, seen: tuple[str, ...] = ()) -> Any:  # noqa: ANN401 (any part of a schema)

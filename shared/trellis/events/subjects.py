@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 from trellis.events.applications import (
@@ -196,6 +197,24 @@ def facts_filter(cluster: str | None, noun: str | None = None) -> str:
     return ".".join((ROOT_EVENTS, _token(cluster), *([noun] if noun else []), _REST))
 
 
+class PatternFault(StrEnum):
+    """What a pattern lacks."""
+
+    TOKENS = "InvalidTokens"
+    WILDCARD = "WildcardInToken"
+    REST_NOT_LAST = "RestNotLast"
+    ROOT = "OtherRoot"
+    TOO_SHORT = "TooShort"
+
+
+class PatternError(ValueError):
+    """A pattern that no fact can match; ``fault``: why."""
+
+    def __init__(self, fault: PatternFault, message: str) -> None:
+        super().__init__(message)
+        self.fault = fault
+
+
 def pattern_filter(pattern: str, cluster: str | None) -> str:
     """Return the subject filter that a person means by a pattern of NATS.
 
@@ -204,21 +223,28 @@ def pattern_filter(pattern: str, cluster: str | None) -> str:
         cluster: the cluster of a relative pattern; None is any.
 
     Raises:
-        ValueError: it is no pattern, or none that a fact can match; the message says what is needed.
+        PatternError: it is no pattern, or none that a fact can match; the message says what is needed.
     """
     tokens = pattern.split(".")
     if not all(tokens) or not pattern.isprintable() or " " in pattern:
-        raise ValueError("needs tokens separated by single dots, without spaces: node.ready.*")
+        raise PatternError(PatternFault.TOKENS, "needs tokens separated by single dots, without spaces: node.ready.*")
     if any(wildcard in token and token != wildcard for token in tokens for wildcard in (_ANY, _REST)):
-        raise ValueError("needs wildcards that stand for whole tokens: node.*.n1, not node.opt*.n1")
+        raise PatternError(
+            PatternFault.WILDCARD, "needs wildcards that stand for whole tokens: node.*.n1, not node.opt*.n1"
+        )
     if _REST in tokens[:-1]:
-        raise ValueError("needs > to be the last token: it stands for one or more")
+        raise PatternError(PatternFault.REST_NOT_LAST, "needs > to be the last token: it stands for one or more")
     if tokens[0] != ROOT_EVENTS.split(".", maxsplit=1)[0]:
         tokens = [*ROOT_EVENTS.split("."), _token(cluster), *tokens]
     elif not pattern.startswith(f"{ROOT_EVENTS}."):
-        raise ValueError(f"needs to begin with {ROOT_EVENTS}. if it is absolute: {ROOT_EVENTS}.*.node.>")
+        raise PatternError(
+            PatternFault.ROOT, f"needs to begin with {ROOT_EVENTS}. if it is absolute: {ROOT_EVENTS}.*.node.>"
+        )
     if tokens[-1] != _REST and len(tokens) < _SHORTEST:
-        raise ValueError("matches no fact: they have <noun>.<fact>.<key>; > at the end stands for all that follows")
+        raise PatternError(
+            PatternFault.TOO_SHORT,
+            "matches no fact: they have <noun>.<fact>.<key>; > at the end stands for all that follows",
+        )
     return ".".join(tokens)
 
 

@@ -66,8 +66,8 @@ async def run_plugin(entry: Mapping[str, Any], timings: PluginTimings = PluginTi
     try:
         return _credential(printed, str(entry.get("apiVersion") or ""))
     except (ValueError, TypeError, AttributeError, LookupError) as error:
-        why = str(error) if isinstance(error, _UnfitError) else "it is no ExecCredential"
-        raise PluginFailed(f"{name} printed what cannot be used: {why}") from None
+        why = str(error) if isinstance(error, _UnfitError) else "not of its form"
+        raise PluginFailed(f"{name} printed no valid ExecCredential: {why}") from None
 
 
 class _UnfitError(ValueError):
@@ -123,7 +123,7 @@ async def _bounded(stream: asyncio.StreamReader, end: Callable[[], None]) -> byt
 def _credential(printed: bytes, api_version: str) -> ExecCredential:
     found = read_json(printed.decode())
     if found["apiVersion"] != api_version or found["kind"] != "ExecCredential":
-        raise _UnfitError(f"it is no ExecCredential of {api_version}")
+        raise _UnfitError(f"not of {api_version}")
     status = found["status"]
     token, certificate, key = (
         _text(status.get(field)) for field in ("token", "clientCertificateData", "clientKeyData")

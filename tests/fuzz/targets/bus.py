@@ -20,6 +20,7 @@ from trellis.bus.stored import Stored
 from trellis.events.subjects import (
     FACTS,
     ROOT_DEAD,
+    PatternError,
     can_be_said,
     copy_subject,
     dead_subject,
@@ -140,7 +141,7 @@ def _matches(subject_filter: str, subject: str) -> bool:
 
 def _judge_pattern(case: tuple[str, str | None, str]) -> str:
     pattern, cluster, subject = case
-    outcome, found = tried(lambda: pattern_filter(pattern, cluster), ValueError)
+    outcome, found = tried(lambda: pattern_filter(pattern, cluster), PatternError)
     if outcome != "accepted":
         return outcome
     assert found.startswith("trellis.evt.")
@@ -162,7 +163,7 @@ PATTERN = Target(
     "matches the facts that it matches relative to its cluster, by NATS' rule written a second time",
     _pattern,
     _judge_pattern,
-    frozenset({"accepted", "ValueError"}),
+    frozenset({"accepted", "PatternError"}),
 )
 
 

@@ -22,7 +22,9 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[3]
 GUARDED: Final[tuple[str, ...]] = (
     "tests/fuzz",
+    "tests/unit/events",
     "tests/unit/fuzz",
+    "tests/unit/kube",
     "tests/unit/secrets_backend",
     "tests/unit/service_reflector",
 )

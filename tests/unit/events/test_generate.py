@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from support.suite.naming import lacking
+from trellis.events.compatibility import Break, Change
 from trellis.events.generate import main, render
 from trellis.events.schemas import ASYNCAPI_FILE, ENVELOPE_FILE, asyncapi, documents, schema_file
 from trellis.events.subjects import FACTS, FactSpec, fact_subject
@@ -51,8 +53,7 @@ def test_a_missing_and_a_changed_file_fail_the_check(tmp_path: Path, capsys: pyt
     (tmp_path / ASYNCAPI_FILE).write_text("{}\n")
     assert main(["--check", str(tmp_path)]) == 1
     out = capsys.readouterr().err
-    assert f"{tmp_path / ENVELOPE_FILE}: out of date, run make generate" in out
-    assert f"{tmp_path / ASYNCAPI_FILE}: out of date" in out
+    assert lacking(out, f"{tmp_path / ENVELOPE_FILE}", f"{tmp_path / ASYNCAPI_FILE}", "make generate") == []
 
 
 @pytest.mark.parametrize("arguments", [[], ["--check"]], ids=["generate", "check"])
@@ -63,7 +64,7 @@ def test_a_field_that_readers_know_is_not_taken_away(
     edit(tmp_path / FILE, kernel={"type": "string"})
     before = (tmp_path / FILE).read_text()
     assert main([*arguments, str(tmp_path)]) == 1
-    assert f"{tmp_path / FILE}: kernel: removed; make a new version of the type" in capsys.readouterr().err
+    assert f"{tmp_path / FILE}: {Break('kernel', Change.REMOVED)};" in capsys.readouterr().err
     assert (tmp_path / FILE).read_text() == before
 
 
@@ -79,7 +80,7 @@ def test_a_type_is_not_taken_away(tmp_path: Path, capsys: pytest.CaptureFixture[
     main([str(tmp_path)])
     (tmp_path / "dev.trellis.node.vanished.v1.json").write_text("{}\n")
     assert main([str(tmp_path)]) == 1
-    assert "dev.trellis.node.vanished.v1.json: the type is gone" in capsys.readouterr().err
+    assert lacking(capsys.readouterr().err, "dev.trellis.node.vanished.v1.json") == []
 
 
 def test_a_subject_that_readers_filter_on_is_not_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,4 +90,4 @@ def test_a_subject_that_readers_filter_on_is_not_changed(tmp_path: Path, capsys:
     (tmp_path / ASYNCAPI_FILE).write_text(render(document))
     assert main([str(tmp_path)]) == 1
     said = capsys.readouterr().err
-    assert "node.gone: subject was trellis.evt.*.node.gone.*.*, is trellis.evt.*.node.gone.*;" in said
+    assert lacking(said, "node.gone", "trellis.evt.*.node.gone.*.*", "trellis.evt.*.node.gone.*") == []

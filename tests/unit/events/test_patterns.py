@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trellis.events.node import NodeOptedOut
-from trellis.events.subjects import can_be_said, fact_subject, facts_filter, pattern_filter, plain
+from trellis.events.subjects import (
+    PatternError,
+    PatternFault,
+    can_be_said,
+    fact_subject,
+    facts_filter,
+    pattern_filter,
+    plain,
+)
 
 
 @pytest.mark.parametrize(
@@ -28,27 +36,28 @@ def test_a_pattern_is_relative_unless_it_begins_as_our_subjects_do(
 
 
 @pytest.mark.parametrize(
-    ("pattern", "needs"),
+    ("pattern", "fault"),
     [
-        ("", "single dots"),
-        ("node..x", "single dots"),
-        ("node.gone.", "single dots"),
-        ("node gone.x.y", "without spaces"),
-        ("node.\x1b.x", "single dots"),
-        ("node.>.x", "last token"),
-        ("node.opt*.x", "whole tokens"),
-        ("node.gone.n>", "whole tokens"),
-        ("node", "matches no fact"),
-        ("node.*", "matches no fact"),
-        ("trellis.evt.c.node.gone", "matches no fact"),
-        ("trellis.>", "begin with trellis.evt."),
-        ("trellis.dead.>", "begin with trellis.evt."),
-        ("trellis.evtx.a.b.c.d", "begin with trellis.evt."),
+        ("", PatternFault.TOKENS),
+        ("node..x", PatternFault.TOKENS),
+        ("node.gone.", PatternFault.TOKENS),
+        ("node gone.x.y", PatternFault.TOKENS),
+        ("node.\x1b.x", PatternFault.TOKENS),
+        ("node.>.x", PatternFault.REST_NOT_LAST),
+        ("node.opt*.x", PatternFault.WILDCARD),
+        ("node.gone.n>", PatternFault.WILDCARD),
+        ("node", PatternFault.TOO_SHORT),
+        ("node.*", PatternFault.TOO_SHORT),
+        ("trellis.evt.c.node.gone", PatternFault.TOO_SHORT),
+        ("trellis.>", PatternFault.ROOT),
+        ("trellis.dead.>", PatternFault.ROOT),
+        ("trellis.evtx.a.b.c.d", PatternFault.ROOT),
     ],
 )
-def test_a_wrong_pattern_is_told_what_it_needs(pattern: str, needs: str) -> None:
-    with pytest.raises(ValueError, match=needs):
+def test_a_wrong_pattern_is_told_what_it_needs(pattern: str, fault: PatternFault) -> None:
+    with pytest.raises(PatternError) as refused:
         pattern_filter(pattern, "c")
+    assert refused.value.fault is fault
 
 
 def test_without_a_noun_everything_below_the_cluster_is_meant() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -77,9 +78,9 @@ async def server() -> AsyncIterator[Server]:
     ("content", "context", "why"),
     [
         ("{", None, "not valid YAML at line 1"),
-        ("{}", None, "it is no complete kubeconfig|Expected key"),
+        ("{}", None, "kubeconfig"),
         ("token: s3cret: x", None, "not valid YAML at line 1"),
-        (KUBECONFIG.format(server="http://x", user="token: s3cret"), "nope", "name nope in"),
+        (KUBECONFIG.format(server="http://x", user="token: s3cret"), "nope", r"\bnope\b"),
         (KUBECONFIG.format(server="https://x", user="client-certificate: /no/such.crt"), None, "/no/such.crt"),
     ],
 )
@@ -96,7 +97,7 @@ async def test_a_kubeconfig_that_cannot_be_used_is_named(
 
 
 async def test_a_kubeconfig_that_does_not_exist_is_named_with_its_variable(tmp_path: Path) -> None:
-    with pytest.raises(AccessError, match=r"nothing does not exist: set TRELLIS_KUBECONFIG"):
+    with pytest.raises(AccessError, match=r"/nothing\b.*\bTRELLIS_KUBECONFIG\b"):
         await connect(tmp_path / "nothing")
 
 
@@ -200,10 +201,10 @@ async def test_a_pod_that_is_nobody_needs_no_token(
     await credentials.load()
     assert credentials.server == url
     assert await credentials.authorization() is None
-    with pytest.raises(AccessError, match="cannot use the certificates"):
+    with pytest.raises(AccessError, match=re.escape(url)):
         credentials.open_session()  # the anchor, which is none, is what the server would be known by
     monkeypatch.delenv("KUBERNETES_SERVICE_PORT")
-    with pytest.raises(AccessError, match="KUBERNETES_SERVICE_PORT is not set"):
+    with pytest.raises(AccessError, match="KUBERNETES_SERVICE_PORT"):
         await credentials.load()
 
 

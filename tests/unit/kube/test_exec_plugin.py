@@ -26,6 +26,7 @@ from trellis.kube.transport import HttpTransport
 from trellis.telemetry import setup
 
 QUICK = KubeTimings(connection=ConnectionTimings(plugin=PluginTimings(pause=0.3)))
+CAUSE = "no session, log in"
 API_VERSION = "client.authentication.k8s.io/v1"
 KUBECONFIG = """
 apiVersion: v1
@@ -121,14 +122,14 @@ def entry(command: object, **more: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("script", "why"),
     [
-        ("echo 'no session, log in' >&2; exit 3", "ended with status 3: no session, log in"),
-        ("kill -9 $$", "ended with status -9"),
-        ("echo s3cret", "printed what cannot be used: it is no ExecCredential"),
-        ("printf '\\377s3cret'", "printed what cannot be used"),
-        ("echo '[\"s3cret\"]'", "printed what cannot be used"),
-        ("exit 0", "printed what cannot be used"),
-        ("yes s3cret", "printed more than 1048576 bytes"),
-        ("yes s3cret >&2", "printed more than 1048576 bytes"),
+        (f"echo '{CAUSE}' >&2; exit 3", f"status 3: {CAUSE}"),
+        ("kill -9 $$", "status -9"),
+        ("echo s3cret", "ExecCredential"),
+        ("printf '\\377s3cret'", "ExecCredential"),
+        ("echo '[\"s3cret\"]'", "ExecCredential"),
+        ("exit 0", "ExecCredential"),
+        ("yes s3cret", "1048576 bytes"),
+        ("yes s3cret >&2", "1048576 bytes"),
     ],
 )
 async def test_a_plugin_that_fails_is_named_with_its_cause(plugin: Plugin, script: str, why: str) -> None:
@@ -152,20 +153,20 @@ async def test_a_plugin_that_fails_is_named_with_its_cause(plugin: Plugin, scrip
 )
 async def test_credentials_that_are_none_are_refused(plugin: Plugin, status: object) -> None:
     plugin.prints(status)
-    with pytest.raises(PluginFailed, match="printed what cannot be used") as caught:
+    with pytest.raises(PluginFailed, match="ExecCredential") as caught:
         await run_plugin(entry(plugin.path))
     assert "s3cret" not in str(caught.value)
 
 
 async def test_a_program_that_is_not_there_is_named_with_the_hint_of_the_kubeconfig(tmp_path: Path) -> None:
-    with pytest.raises(PluginFailed, match="nothing cannot be run: No such file or directory; install it"):
+    with pytest.raises(PluginFailed, match=r"/nothing\b.*No such file or directory; install it"):
         await run_plugin(entry(tmp_path / "nothing", installHint="install it"))
 
 
 async def test_a_plugin_that_hangs_is_ended_with_what_it_started(plugin: Plugin, tmp_path: Path) -> None:
     plugin.does(f"sleep 600 & echo $! > {tmp_path}/child; wait")
     began = time.monotonic()
-    with pytest.raises(PluginFailed, match=r"did not end within 0\.5 s"):
+    with pytest.raises(PluginFailed, match=r"\b0\.5 s"):
         await run_plugin(entry(plugin.path), PluginTimings(run=0.5))
     assert time.monotonic() - began < 5
     child = Path("/proc", (tmp_path / "child").read_text().strip(), "stat")
@@ -208,7 +209,7 @@ async def test_credentials_that_are_over_are_not_waited_for_until_they_are_refus
 
 async def test_expired_credentials_are_named_once_they_are_refused(kube: Kube, plugin: Plugin) -> None:
     plugin.prints({"token": "bad", "expirationTimestamp": "2020-01-01T00:00:00Z"})
-    with pytest.raises(Unavailable, match="credentials that expired at 2020-01-01"):
+    with pytest.raises(Unavailable, match="2020-01-01"):
         await kube.get(NODES, "a")
     plugin.prints({"token": "good"})
     await until(due_of(kube), "it may be run again")
@@ -233,7 +234,8 @@ async def test_a_plugin_that_fails_is_not_run_for_each_call(plugin: Plugin, serv
     await kube.close()
 
 
-async def test_a_token_that_no_header_can_have_is_no_crash(kube: Kube, plugin: Plugin) -> None:
+async def test_a_token_that_no_header_can_have_is_no_crash(kube: Kube, plugin: Plugin, server: TestServer) -> None:
     plugin.prints({"token": "go\nod"})
-    with pytest.raises(Unavailable, match="has characters that a header cannot have"):
+    with pytest.raises(Unavailable) as refused:
         await kube.get(NODES, "a")
+    assert str(server.make_url("")).rstrip("/") in str(refused.value)

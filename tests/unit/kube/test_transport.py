@@ -42,7 +42,7 @@ async def test_a_watch_that_is_not_answered_fails_in_time(tmp_path: Path) -> Non
         path.write_text(KUBECONFIG.format(server=str(server.make_url("")).rstrip("/")))
         transport = await HttpTransport.open(Access(path), "test", ConnectionTimings(open=0.2))
         began = time.monotonic()
-        with pytest.raises(ConnectionFailed, match=r"no answer from http://127\.0\.0\.1"):
+        with pytest.raises(ConnectionFailed, match=r"http://127\.0\.0\.1"):
             async with transport.stream(HttpRequest("GET", "/api/v1/nodes"), idle_seconds=90):
                 pass
         assert time.monotonic() - began < 30

@@ -1,0 +1,14 @@
+"""The names that a message has to carry, whatever its words are.
+
+In: a message for people. Out: which names, numbers, flags and commands are not in it. Called by tests.
+"""
+
+from __future__ import annotations
+
+import re
+
+
+def lacking(message: object, *names: str) -> list[str]:
+    """Return the names that are not in a message as whole words."""
+    text = str(message)
+    return [name for name in names if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)]
