@@ -27,6 +27,7 @@ GUARDED: Final[tuple[str, ...]] = (
     "tests/unit/kube",
     "tests/unit/secrets_backend",
     "tests/unit/service_reflector",
+    "tests/unit/trellis_bundle",
 )
 """The folders whose tests compare no prose; test_sentences.py holds them to it."""
 COMMANDS: Final = ("trellis", "kubectl", "nats", "helm", "make", "systemctl")

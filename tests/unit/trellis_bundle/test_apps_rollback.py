@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from support.suite.naming import lacking
 from support.wadm.asked_wadm import manifest
 from trellis.lattice.projection import project
 from trellis.read_model.apps import VersionRow
@@ -64,12 +65,11 @@ def test_what_is_written_is_exactly_the_version_and_names_it() -> None:
     assert after["metadata"]["labels"] == {"team": "a"}
     assert plan.digest == project(OLD).digest
     assert (plan.former, plan.to, plan.manager) == ("v2", "v1", "kubectl")
-    assert plan.changes == (
-        "component main changes",
-        "annotations change",
-        "labels change",
-        "annotation version becomes v1",
-    )
+    component, annotations, labels, version = plan.changes
+    assert lacking(component, "component", "main") == []
+    assert lacking(annotations, "annotations") == []
+    assert lacking(labels, "labels") == []
+    assert lacking(version, "annotation", "version", "v1") == []
     assert not plan.is_met_by(item)
 
 
@@ -127,7 +127,7 @@ def test_what_only_kept_a_change_gets_a_version_of_its_own() -> None:
 
 
 def test_a_manifest_that_cannot_be_read_is_named() -> None:
-    with pytest.raises(RollbackError, match="apps/shop cannot be rolled back"):
+    with pytest.raises(RollbackError, match=r"\bapps/shop\b"):
         plan_rollback(stored(), {"metadata": {"name": "shop"}, "spec": {"components": 1}}, "v1")
 
 
@@ -168,14 +168,15 @@ def test_the_version_to_go_back_to(rows: list[VersionRow], to: str | None, targe
 
 
 @pytest.mark.parametrize(
-    ("rows", "to", "said"),
+    ("rows", "to", "names"),
     [
-        ([V3], None, "there is no version before"),
-        ([V1, V2], None, "say by --to which"),
-        ([V1, V3], "v9", "wadm has no version 'v9': it has v1, v3"),
-        ([], None, "there is no version before"),
+        ([V3], None, ["--to", "v3"]),
+        ([V1, V2], None, ["--to", "v1", "v2"]),
+        ([V1, V3], "v9", ["v9", "v1", "v3"]),
+        ([], None, ["--to"]),
     ],
 )
-def test_where_there_is_none_that_is_said(rows: list[VersionRow], to: str | None, said: str) -> None:
-    with pytest.raises(RollbackError, match=said):
+def test_where_there_is_none_that_is_said(rows: list[VersionRow], to: str | None, names: list[str]) -> None:
+    with pytest.raises(RollbackError) as refused:
         target_of(rows, to)
+    assert lacking(refused.value, *names) == []

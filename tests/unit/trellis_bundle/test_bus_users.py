@@ -69,7 +69,7 @@ def test_a_key_whose_seed_is_elsewhere_is_kept(tmp_path: Path) -> None:
 def test_a_cluster_that_is_not_named_is_not_locked_out_by_mistake(tmp_path: Path) -> None:
     write(tmp_path, ["prod", "test"], 1)
     before = (tmp_path / ACCOUNTS_FILE).read_text()
-    with pytest.raises(CommandError, match=r"NKEY_NODE_WATCHER_TEST.*name their cluster with --cluster too"):
+    with pytest.raises(CommandError, match=r"NKEY_NODE_WATCHER_TEST\b.*--cluster\b"):
         write(tmp_path, ["prod"], 1)
     assert (tmp_path / ACCOUNTS_FILE).read_text() == before
 
@@ -78,6 +78,6 @@ def test_a_seed_file_with_something_else_in_it_is_named_and_left(tmp_path: Path)
     write(tmp_path, ["prod"], 1)
     path = tmp_path / SEEDS / "people.nk"
     path.write_text("precious")
-    with pytest.raises(CommandError, match=r"people\.nk: needs a file with a NATS user seed"):
+    with pytest.raises(CommandError, match=r"/people\.nk\b"):
         write(tmp_path, ["prod"], 1)
     assert path.read_text() == "precious"

@@ -21,7 +21,7 @@ def kube_error(kind: type[KubeError]) -> KubeError:
     ("error", "what", "hint"),
     [
         (kube_error(Unavailable), "cannot LIST Node", "--kubeconfig"),
-        (kube_error(Unauthorized), "cannot LIST Node", "log in again"),
+        (kube_error(Unauthorized), "cannot LIST Node", "--context"),
         (kube_error(Forbidden), "cannot LIST Node", "permission"),
         (kube_error(NotFound), "cannot LIST Node", "kubectl get nodes"),
         (NotFound(GET, status=404, reason="NotFound", message="x"), "cannot GET Lease", "TRELLIS_NAMESPACE"),

@@ -53,7 +53,7 @@ def test_without_resources_no_right_to_see_is_given(capsys: RolesOutput, monkeyp
         ("payments", ["other:a"], [], "--service-account"),
         ("payments", ["a"], ["batch/v1/Job"], "--watch"),
         ("payments", ["a"], ["*"], "--watch"),
-        ("payments", ["a"], ["secrets"], "Secrets are not watched"),
+        ("payments", ["a"], ["secrets"], "--watch"),
     ],
 )
 def test_a_wrong_name_is_refused_by_its_option(

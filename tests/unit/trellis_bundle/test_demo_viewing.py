@@ -72,11 +72,11 @@ async def test_a_page_that_cannot_be_built_is_said_and_keeps_no_demo_from_runnin
     monkeypatch.setattr(viewing, "DIRECTORY", tmp_path / page.BUILT)
 
     def fail(*_: object) -> Path:
-        raise ToolError("there is no node")
+        raise ToolError("node: not found")
 
     monkeypatch.setattr(page, "build_page", fail)
     await ready_page()
-    assert "no page to show, or an old one: there is no node" in capsys.readouterr().err
+    assert "node: not found" in capsys.readouterr().err
 
 
 async def test_an_installed_console_has_its_page_already(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from support.suite.naming import lacking
 from support.wadm.application_objects import managed, stored
 from trellis import names
 from trellis.lattice.service_views import ServiceView
@@ -69,7 +70,7 @@ def test_of_one_that_runs_the_whole_chain_is_well() -> None:
     assert [line.about for line in lines] == [
         "application", "looked at", "hosts", "both sides", "wadm", "scaler", "service", "application-manager",
     ]  # fmt: skip
-    assert "its spec is of kubectl" in lines[0].text
+    assert lacking(lines[0].text, "kubectl") == []
     assert "2 of 2 ready" in lines[2].text
     assert "version v1 is deployed" in lines[4].text
     assert "trellis explain service/web -n team" in lines[6].text
@@ -78,7 +79,7 @@ def test_of_one_that_runs_the_whole_chain_is_well() -> None:
 def test_who_leads_need_not_be_known() -> None:
     page = explain_application(replace(WELL, beside=Beside([replace(LED.leaders[0], holder=None)])))
     assert troubles(page) == []
-    assert "may not read its Lease" in page.lines[-1].text
+    assert lacking(page.lines[-1].text, "Lease") == []
 
 
 def with_metadata(**metadata: Any) -> Manifest:
@@ -252,15 +253,16 @@ def test_it_is_found_by_its_name_in_wadm() -> None:
     assert not is_named(item, "other")
     [line, *_] = explain_application(replace(WELL, app=item)).lines
     assert "in wadm Web" in line.text
-    assert "it is not to run" in line.text
+    running = explain_application(replace(WELL, app=with_metadata(annotations={names.ANNOTATION_APP_NAME: "Web"})))
+    assert running.lines[0].text != line.text, "it is told that it shall not run"
 
 
 def test_of_one_that_is_not_there_it_is_told_who_would_have_made_it() -> None:
     page = explain_no_application("web", "team", Absence(), LED)
-    assert page.headline == (
-        "application web is not ready: there is no Application web in namespace team. `trellis apps` lists those that "
-        "are"
-    )
+    assert page.cause is not None
+    assert lacking(page.cause.text, "Application web", "namespace team") == []
+    assert "`trellis apps`" in page.cause.do
+    assert lacking(page.headline, "application web", page.cause.text) == []
     assert "nobody leads application-manager" in explain_no_application("web", None, Absence(), UNLED).headline
     assert "--live" in page.lines[1].text
 
@@ -275,7 +277,7 @@ def test_what_came_from_wash_and_its_events_are_told() -> None:
     }
     other = event | {"involvedObject": {"uid": "another"}, "message": "not this"}
     lines = explain_application(replace(WELL, app=item, beside=replace(LED, events=[event, other]))).lines
-    assert "its spec is of wash, by wadm" in lines[0].text
+    assert lacking(lines[0].text, "wash", "wadm") == []
     assert [line.text for line in lines if line.about == "event"] == ["Overridden: both"]
 
 
@@ -284,9 +286,8 @@ def test_the_status_row_counts_phases_and_names_what_does_not_go_on() -> None:
     part = applications_part(rows, {"team/new": "nobody knows it"}, "pod-1")
     assert part.text == "1 Deployed, 1 Failed, 1 NotLookedAt; application-manager led by pod-1"
     assert part.facts["not_well"] == ["team/new", "team/web"]
-    assert part.problem == (
-        "not well: team/new, team/web: team/new: nobody knows it: see `trellis explain application/new -n team`"
-    )
+    assert lacking(part.problem, "team/new", "team/web", "team/new: nobody knows it") == []
+    assert part.problem.endswith("`trellis explain application/new -n team`")
     assert part.facts["causes"]["team/new"] == "nobody knows it"
     assert "trellis run application-manager" in applications_part(rows[:1], {}, "").problem
     assert applications_part(rows[:1], {}, None).problem == "", "who leads may not be known"
@@ -295,12 +296,15 @@ def test_the_status_row_counts_phases_and_names_what_does_not_go_on() -> None:
     assert "and 4 more" in applications_part(many, {row.key: "" for row in many}, "x").problem
 
 
+MANY = "it was deleted, together with many others"
+
+
 def test_a_deletion_that_is_held_comes_before_the_silence_of_its_hosts() -> None:
     silent = GROUP | {"status": {"readyReplicas": 2, "desiredReplicas": 2, "conditions": [SILENT]}}
-    held = app(conditions=[condition("Synced", "False", "MassDeletion", "it was deleted, together with many others")])
+    held = app(conditions=[condition("Synced", "False", "MassDeletion", MANY)])
     cause = explain_application(replace(WELL, app=held, groups=[silent])).cause
     assert cause is not None
-    assert cause.text.startswith("MassDeletion: it was deleted, together with many others")
+    assert cause.text.startswith(f"MassDeletion: {MANY}")
     assert causes_of([held], [silent]) == {"team/web": cause.text}
     deleted = held | {"metadata": held["metadata"] | {"deletionTimestamp": "2026-11-22T07:00:00Z"}}
     assert row_of(deleted).problem.startswith("MassDeletion: ")

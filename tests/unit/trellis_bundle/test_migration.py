@@ -13,6 +13,7 @@ from node_watcher.decide import decide
 from provisioner.resources import Installer
 from provisioner.shim_resources import view_runtime_class
 from support.nodes.leftovers import Manifest, leftover
+from support.suite.naming import lacking
 from trellis import names
 from trellis.node_and_job import view_node
 from trellis.peers import Peer
@@ -157,7 +158,7 @@ def test_what_kwasm_installed_from_another_image_is_marked_as_that_and_said_to_b
     job["spec"]["template"]["spec"]["containers"][0]["image"] = "example.com/other:1"
     node, _ = plan_kwasm(world(of_kwasm("node"), job))
     assert "TRELLIS_INSTALLER_IMAGE" in node.why
-    assert node.why.endswith("Trellis will still roll out kwasm there")
+    assert lacking(node.why, "kwasm") == []
     rules = replace(RULES, installer=replace(INSTALLER, image="example.com/other:1"))
     taken_over(world(*after(plan_kwasm, of_kwasm("node"), job, rules=rules), rules=rules))
 
@@ -188,7 +189,7 @@ def test_kwasm_leaves_as_it_is(case: str) -> None:
 def test_a_node_of_kwasm_that_lists_other_handlers_only_is_left_to_be_installed() -> None:
     [step] = plan_kwasm(world(shows(of_kwasm("node")), rules=WITH_HANDLER))
     assert step.doing is Doing.LEAVE
-    assert "'spin' is none of them" in step.why
+    assert "'spin'" in step.why
 
 
 def test_a_job_that_failed_is_kept_for_its_log_on_a_node_that_was_taken_over_before() -> None:
@@ -312,9 +313,8 @@ THEN = 1_769_846_400.0  # when the recorded managers wrote
 def test_an_operator_that_runs_or_wrote_just_now_is_seen(peer: Peer, data: Callable[..., Manifest]) -> None:
     deployment, written = data("deployment"), data("node" if peer is Peer.KWASM else "shim")
     assert "Deployment" in still_writing(peer, [deployment], [], THEN)[0]
-    assert still_writing(peer, [], [written], THEN + 60) == [
-        "it wrote to 1 objects in the last 300 s, last 60 s ago: wait, or find out where it runs"
-    ]
+    [wrote] = still_writing(peer, [], [written], THEN + 60)
+    assert lacking(wrote, "1", "300 s", "60 s") == []
     assert still_writing(peer, [], [written], THEN + 3600) == []
     deployment["spec"]["replicas"] = 0
     assert still_writing(peer, [deployment], [], THEN) == []

@@ -11,6 +11,7 @@ import pytest
 from support.cluster.definitions import foreign_applications, kubevela_applications
 from support.lattices.host_groups import CASES, FORMER_NAME, TODAYS_NAME, children, custom_resource
 from support.nodes.leftovers import Manifest, leftover
+from support.suite.naming import lacking
 from trellis import names
 from trellis.crds.kinds import APPLICATIONS, make_definition
 from trellis.kube.resources import API_SERVICES, HOST_CONFIGS, SERVICES
@@ -118,7 +119,8 @@ def test_a_service_with_fixed_addresses_is_kept_and_stale_ones_are_named() -> No
     [step] = plan_services(former)
     assert (step.object, step.doing, step.write) == ("Service ns/shop", Doing.KEEP, None)
     assert "2 fixed addresses" in step.why
-    assert "of no running host are 10.1.0.2;" in step.why
+    assert lacking(step.why, "10.1.0.2") == []
+    assert "10.1.0.1" not in step.why
 
 
 def test_a_slice_of_another_namespace_is_not_its() -> None:
@@ -161,7 +163,7 @@ def test_a_service_of_somebody_else_is_no_matter(labels: dict[str, str]) -> None
 def test_a_recorded_group_is_adopted_without_a_roll(case: str, operator: str) -> None:
     [step] = plan_groups(Former(groups=(group(case, operator),)))
     assert (step.doing, step.write) == (Doing.KEEP, None)
-    assert "its hosts run on" in step.why
+    assert "rolled once" not in step.why
     for kind in children(case):
         assert kind in step.why
 
@@ -191,7 +193,7 @@ def test_a_missing_child_is_made() -> None:
     found = group()
     left = {key: child for key, child in found.children.items() if key[0] != "Role"}
     first, second = plan_groups(Former(groups=(FormerGroup(found.manifest, left),)))
-    assert "its hosts run on" in first.why
+    assert "rolled once" not in first.why
     assert (second.object, second.why) == ("Role g/minimal", "host_manager makes it")
 
 
@@ -227,7 +229,6 @@ def test_a_group_in_deletion_is_let_go() -> None:
     assert step.doing is Doing.LET_GO
     assert isinstance(step.write, PatchObject)
     assert step.write.ops[-1]["value"] == ["example.com/other"]
-    assert "end with it" in step.why
 
 
 def test_a_group_in_deletion_that_somebody_else_holds_is_no_matter() -> None:
@@ -265,7 +266,7 @@ def test_parts_of_the_operator_are_named_with_the_command_and_not_removed() -> N
     }
     assert why["Service ns/wadm-operator"].endswith("kubectl -n ns delete service wadm-operator")
     assert why["ClusterRole wadm-operator"].endswith("kubectl delete clusterrole wadm-operator")
-    assert "Never delete it" in why["CustomResourceDefinition wasmcloudhostconfigs.k8s.wasmcloud.dev"]
+    assert "kubectl" not in why["CustomResourceDefinition wasmcloudhostconfigs.k8s.wasmcloud.dev"]
 
 
 def test_a_release_is_uninstalled_by_helm() -> None:
@@ -284,7 +285,7 @@ def test_a_release_with_groups_in_it_is_warned_of() -> None:
 
 def test_an_operator_that_runs_is_no_leftover_and_needs_its_parts() -> None:
     [step] = plan_rest(Former(deployments=(of_operator("deployment"),), services=(of_operator("own_service"),)))
-    assert step.why == "for when the operator is gone: kubectl -n ns delete service wadm-operator"
+    assert step.why.endswith(": kubectl -n ns delete service wadm-operator")
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -8,6 +8,7 @@ import pytest
 
 import host_manager.settings
 import provisioner.settings
+from support.suite.naming import lacking
 from trellis.settings import SettingsError
 from trellis_bundle.run import SERVICES, choose, misspelt, refuse_half_confined
 
@@ -17,7 +18,7 @@ def test_a_confined_service_runs_alone_and_not_beside_one_that_works_on_the_whol
     confined = host_manager.settings.Settings.model_validate({"watch_namespaces": "team-a"})
     refuse_half_confined([confined])
     refuse_half_confined([wide, host_manager.settings.Settings()])
-    with pytest.raises(SettingsError, match="provisioner cannot be confined"):
+    with pytest.raises(SettingsError, match=r"\bprovisioner\b"):
         refuse_half_confined([wide, confined])
 
 
@@ -31,7 +32,8 @@ def test_what_is_not_installed_whole_is_left_out_of_all_and_refused_by_name(monk
 
 def test_a_variable_of_a_command_is_no_slip_of_a_services() -> None:
     assert misspelt({"TRELLIS_JAEGER_URL": "http://127.0.0.1:16686", "TRELLIS_NATS_URL": "nats://127.0.0.1"}) == []
-    assert misspelt({"TRELLIS_NATS_URI": "x"}) == ["TRELLIS_NATS_URI is not known: did you mean TRELLIS_NATS_URL?"]
+    [told] = misspelt({"TRELLIS_NATS_URI": "x"})
+    assert lacking(told, "TRELLIS_NATS_URI", "TRELLIS_NATS_URL") == []
 
 
 def test_the_console_runs_only_if_it_is_named() -> None:

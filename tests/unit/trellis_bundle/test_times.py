@@ -36,12 +36,12 @@ def test_a_very_long_time_ago_is_as_long_as_any_stream_lasts() -> None:
 
 @pytest.mark.parametrize("text", ["yesterday", "", "-5m", "2026-01-31", "2026-01-31T08:00:00", "2026-02-30T08:00:00Z"])
 def test_anything_else_is_one_error_that_names_the_option(text: str) -> None:
-    with pytest.raises(SettingsError, match=r"--until: has .*, needs how long ago"):
+    with pytest.raises(SettingsError, match=r"--until: .*\b10m\b"):
         span(None, text, NOW)
 
 
 def test_an_empty_span_is_an_error_and_so_is_one_that_begins_in_the_future() -> None:
-    with pytest.raises(SettingsError, match="--until: has '2h', which is before"):
+    with pytest.raises(SettingsError, match=r"--until: .*'2h'"):
         span("1h", "2h", NOW)
     with pytest.raises(SettingsError, match="--since"):
         span("2027-01-01T00:00:00Z", None, NOW)
