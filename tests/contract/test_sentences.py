@@ -69,6 +69,7 @@ def test_a_compared_sentence_is_found(line: str) -> None:
         "assert parse('there is none') == []",
         "assert ready, 'there is none'",
         "say('for there is none'); assert 'there is none' in heard()",
+        "fail('there is none'); assert heard() == 'Failed: there is none'",
         "words = 'there is none'; say(words); assert words in heard()",
         "@pytest.mark.parametrize('words', ['there is none'])\ndef test(words):\n  assert parse(words) == words",
         "def test():\n  '''There is none.'''",

@@ -17,6 +17,9 @@ from trellis.bus.queue import KeyedQueue
 from trellis.telemetry import Metrics, Telemetry, TraceContext, setup
 
 KEY = "object"
+AT_ONCE = "two runs of one key at once"
+UNDONE = "a former leader's write undid its successor's"
+NOT_DONE = "a message was acknowledged and what it tells of is not done"
 _TURNS = 5
 
 
@@ -103,7 +106,7 @@ class World:
         run = Run(self.wish, self.version, asyncio.get_running_loop().create_future())
         self.runs.append(run)
         if len(self.runs) > 1:
-            self.broken = "two runs of one key at once"
+            self.broken = AT_ONCE
         try:
             if not await run.goes_on or not self.written(run):
                 raise RuntimeError("refused")
@@ -118,14 +121,14 @@ class World:
         if self.model.compares and run.version != self.version:
             return False
         if run.wish < self.has:
-            self.broken = "a former leader's write undid its successor's"
+            self.broken = UNDONE
         self.has, self.version = run.wish, self.version + 1
         return True
 
     def acknowledged(self, token: int) -> None:
         message = self.messages[token]
         if self.has < message.wish:
-            self.broken = "a message was acknowledged and what it tells of is not done"
+            self.broken = NOT_DONE
         message.acked = message.acked or not self.losing
         message.out = False
 

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 S = TypeVar("S", bound=Hashable)
 
 Steps = Callable[[S], Iterable[tuple[str, S]]]
 """All that can happen next: a sentence, and the state after it."""
+
+
+HOPELESS: Final = "the goal cannot be reached any more"
+"""What is said of a state from which no goal can be reached."""
 
 
 class BrokenPromise(AssertionError):  # noqa: N818 - says what is the case
@@ -84,7 +88,7 @@ def explore(first: S, steps: Steps[S], promises: Promises[S], *, most: int = 1_0
                 waiting.append((found, after))
             seen.before[found].append(number)
     if (hopeless := seen.first_without(goals)) is not None:
-        raise BrokenPromise("the goal cannot be reached any more", seen.history(hopeless))
+        raise BrokenPromise(HOPELESS, seen.history(hopeless))
     return Explored(len(numbers), count, max(seen.depths))
 
 

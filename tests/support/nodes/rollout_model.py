@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 from provisioner.actions import Action, CreateJob, DeleteJob, EndJob, JudgeFailed
 from support.nodes.exploring import Remembered
@@ -27,6 +28,10 @@ from support.nodes.rollout_decisions import (
 )
 from trellis.ledger import Entry, Try
 from trellis.provisioning import JobState, JobView, NodeView, Target, decode_digests, installed_on, newest
+
+MOST_AT_ONCE: Final = "more nodes are changed at once than may be"
+ONE_INSTALLER: Final = "more than one installer works on a node"
+TOO_LATE: Final = "is deleted by hand, too late"
 
 
 @dataclass(frozen=True)
@@ -165,7 +170,7 @@ class Rollout:
             gone = replace(state, jobs=_without(state.jobs, job))
             yield f"{job.name} is deleted by hand", gone
             if node is not None and job.state is JobState.ACTIVE:
-                yield f"{job.name} is deleted by hand, too late", _with_node(gone, _changed_by(job, node))
+                yield f"{job.name} {TOO_LATE}", _with_node(gone, _changed_by(job, node))
 
     def _replica(self, state: State, replica: Replica) -> Iterator[tuple[str, State]]:
         """The steps of the provisioner that leads."""
@@ -291,10 +296,10 @@ class Rollout:
         for name in self.shims:
             changed = {job.node_uid for job in open_jobs if name in decode_digests(job.installs)}
             if len(changed) > int(self.limit):
-                return f"{len(changed)} nodes are changed for {name} at once, the limit is {self.limit}"
+                return f"{MOST_AT_ONCE}: {len(changed)} of {name}, the limit is {self.limit}"
         for uid in at_work:
             if sum(job.node_uid == uid and job.state is JobState.ACTIVE for job in open_jobs) > 1:
-                return f"two installers work on one node, {uid}"
+                return f"{ONE_INSTALLER}: {uid}"
         return None
 
     def goal(self, state: State) -> bool:

@@ -16,6 +16,7 @@ import provisioner.app
 import provisioner.settings
 import service_reflector.app
 import service_reflector.settings
+from support.suite.naming import lacking
 from trellis.bus.accounts import ACCOUNTS_FILE, TEMPLATE_FILE, accounts, keys
 from trellis.bus.bus import Bus
 from trellis.bus.generate import main
@@ -129,8 +130,7 @@ def test_a_missing_and_a_changed_file_fail_the_check(tmp_path: Path, capsys: pyt
     (tmp_path / ACCOUNTS_FILE).write_text("accounts {}\n")
     assert main(["--check", str(tmp_path)]) == 1
     out = capsys.readouterr().err
-    assert f"{tmp_path / ACCOUNTS_FILE}: out of date, run make generate" in out
-    assert f"{tmp_path / TEMPLATE_FILE}: out of date" in out
+    assert lacking(out, f"{tmp_path / ACCOUNTS_FILE}", f"{tmp_path / TEMPLATE_FILE}", "make generate") == []
 
 
 def test_the_user_of_the_bundle_may_do_what_each_service_may_and_no_more() -> None:

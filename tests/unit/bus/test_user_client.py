@@ -10,7 +10,7 @@ import struct
 import nats.errors
 import pytest
 
-from trellis.bus.connection import describe
+from trellis.bus.connection import REFUSED, describe
 from trellis.bus.user_client import PermissionDenied, UserClient
 
 INFO = {"server_id": "x", "version": "2.15.1", "headers": True, "max_payload": 1024, "nonce": "n"}
@@ -18,7 +18,7 @@ INFO = {"server_id": "x", "version": "2.15.1", "headers": True, "max_payload": 1
 
 @pytest.mark.parametrize(
     ("auth_required", "words"),
-    [(True, "NATS refused the user: its nkey, credentials, password or token"), (False, "Connection reset by peer")],
+    [(True, REFUSED), (False, "Connection reset by peer")],
     ids=["a server with users", "a server without"],
 )
 async def test_a_server_with_users_that_hangs_up_on_a_greeting_has_refused_the_user(
@@ -79,7 +79,7 @@ async def test_two_refusals_of_one_request_end_it_once() -> None:
             both.set_result(None)
 
     client._process_err = twice  # type: ignore[method-assign]
-    with pytest.raises(PermissionDenied, match=r'does not let this user subscribe to "_inbox\.x'):
+    with pytest.raises(PermissionDenied, match=r'subscribe to "_inbox\.x'):
         await client.request("question", timeout=30)
     await both
     await client.close()

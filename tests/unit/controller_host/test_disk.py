@@ -322,7 +322,7 @@ def test_a_disk_that_takes_nothing_as_the_host_starts_is_no_reason_to_forget(
 
     with monkeypatch.context() as patch:
         patch.setattr(Progress, "_connect", full)
-        with pytest.raises(OSError, match="cannot be opened: database or disk is full"):
+        with pytest.raises(OSError, match="database or disk is full"):
             Progress(tmp_path)
     later = Progress(tmp_path)
     assert later.recall("u") == Past("sha", "c", "t", {"a": Mark("1")})

@@ -9,6 +9,7 @@ import pytest
 from controller_host import files
 from controller_host.files import read_below
 from controller_host.source_errors import SourceError, SourceReason
+from support.suite.naming import lacking
 
 
 @pytest.fixture
@@ -59,12 +60,18 @@ def test_links_in_a_circle_come_to_an_end(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "words"),
-    [("a", "Is a directory|no file"), ("a/b/..", "is a directory"), ("gone", "No such file"), ("a/b/x/y", "Not a dir")],
+    ("path", "reason"),
+    [
+        ("a", SourceReason.NOT_FOUND),
+        ("a/b/..", SourceReason.NOT_FOUND),
+        ("gone", SourceReason.NOT_FOUND),
+        ("a/b/x/y", SourceReason.UNAVAILABLE),
+    ],
 )
-def test_what_is_no_file_is_said(root: Path, path: str, words: str) -> None:
-    with pytest.raises(SourceError, match=words):
+def test_what_is_no_file_is_said(root: Path, path: str, reason: SourceReason) -> None:
+    with pytest.raises(SourceError) as refused:
         read_below(root, path)
+    assert (refused.value.reason, lacking(refused.value, path)) == (reason, [])
 
 
 def test_what_is_too_large_is_not_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

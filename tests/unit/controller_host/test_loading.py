@@ -63,7 +63,7 @@ def test_what_failed_is_told_once_and_tried_again_after_a_while() -> None:
     now = [100.0]
     one = Loading(engine.load, told.append, lambda: now[0])
     for _ in range(3):
-        with pytest.raises(EngineUnavailable, match=r"cannot be loaded: ImportError: .*GLIBC_2.38' not found in wasm"):
+        with pytest.raises(EngineUnavailable, match=r"ImportError: .*GLIBC_2\.38'"):
             one.get()
     assert (engine.tries, len(told)) == (1, 1)
     now[0] += TurnTimings().engine

@@ -196,7 +196,7 @@ def test_a_damaged_file_is_tried_to_be_replaced_until_it_can_be(
         patch.setattr(Progress, "_connect", refused)
         with pytest.raises(Damaged, match="malformed"):
             progress.recall("u")
-        with pytest.raises(NotWritten, match="no new file can be made: Read-only"):
+        with pytest.raises(NotWritten, match="Read-only file system"):
             progress.meet("other", ["new"])
     progress.meet("other", ["new"])
     assert progress.recall("other") == Past("", "", "", {"new": Mark(NEVER)})

@@ -114,7 +114,7 @@ def test_a_status_that_is_nested_too_deep_says_nothing() -> None:
 
 @pytest.mark.parametrize("levels", [201, 300, 5000])
 def test_a_configuration_that_is_nested_too_deep_is_refused(levels: int) -> None:
-    with pytest.raises(ValueError, match=r"spec\.config: is nested too deep, at most 200 levels"):
+    with pytest.raises(ValueError, match=r"^spec\.config\b.*\b200\b"):
         read_spec(a_view({"config": nested(levels)}))
     assert read_spec(a_view({"config": nested(200)}))
 

@@ -13,8 +13,8 @@ import pytest
 from provisioner import plan as planning
 from provisioner.plan import World
 from support.nodes import rollout_decisions
-from support.nodes.exploring import BrokenPromise, Explored, Promises, explore
-from support.nodes.rollout_model import Left, Rollout
+from support.nodes.exploring import HOPELESS, BrokenPromise, Explored, Promises, explore
+from support.nodes.rollout_model import MOST_AT_ONCE, ONE_INSTALLER, TOO_LATE, Left, Rollout
 from trellis import unfinished
 from trellis.ledger import Entry
 from trellis.provisioning import PROVISION, JobState, JobView
@@ -63,8 +63,8 @@ def test_the_limit_holds_and_every_node_gets_its_shim_whatever_the_order(nodes: 
 @pytest.mark.parametrize(
     ("broken", "left", "promise"),
     [
-        (Rollout(keeps_begun=False), Left(opt_outs=1), "2 nodes are changed for spin at once"),
-        (Rollout(keeps_begun=False), Left(versions=1), "two installers work on one node"),
+        (Rollout(keeps_begun=False), Left(opt_outs=1), MOST_AT_ONCE),
+        (Rollout(keeps_begun=False), Left(versions=1), ONE_INSTALLER),
     ],
     ids=[
         "a Job on its way keeps no slot",
@@ -78,14 +78,14 @@ def test_a_protocol_without_one_of_its_rules_is_caught(broken: Rollout, left: Le
 
 def test_a_lost_ledger_that_lets_a_second_wave_begin_is_caught(decisions: pytest.MonkeyPatch) -> None:
     decisions.setattr(planning, "_adopted", lambda *_: {})
-    with pytest.raises(BrokenPromise, match="2 nodes are changed for spin at once"):
+    with pytest.raises(BrokenPromise, match=MOST_AT_ONCE):
         explored(Rollout(), 2, Left(lost_ledgers=1, versions=1, crashes=1))
 
 
 def test_a_job_whose_deletion_makes_the_leader_forget_what_it_did_is_caught(decisions: pytest.MonkeyPatch) -> None:
     """As it was once: only the Job knew what is on the disk."""
     decisions.setattr(rollout_decisions, "doubted", lambda *_: frozenset())
-    with pytest.raises(BrokenPromise, match=r"the goal cannot be reached any more[\s\S]*is deleted by hand, too late"):
+    with pytest.raises(BrokenPromise, match=rf"{HOPELESS}[\s\S]*{TOO_LATE}"):
         explored(Rollout(), 1, Left(jobs_deleted=1, opt_outs=1))
 
 
@@ -94,7 +94,7 @@ def test_a_job_made_once_more_that_does_not_say_what_may_be_there_before_it_is_c
 ) -> None:
     """It may be ended, and take back what it did itself: what the one before it did stays."""
     decisions.setattr(unfinished, "_there_after", _of_its_own_doing)
-    with pytest.raises(BrokenPromise, match="the goal cannot be reached any more"):
+    with pytest.raises(BrokenPromise, match=HOPELESS):
         explored(Rollout(), 1, Left(jobs_deleted=1, opt_outs=1))
 
 
@@ -104,7 +104,7 @@ def _of_its_own_doing(job: JobView) -> frozenset[str]:
 
 def test_a_limit_that_is_not_counted_is_caught(decisions: pytest.MonkeyPatch) -> None:
     decisions.setattr(planning.Slots, "_free", lambda *_: True)
-    with pytest.raises(BrokenPromise, match="2 nodes are changed for spin at once, the limit is 1"):
+    with pytest.raises(BrokenPromise, match=rf"{MOST_AT_ONCE}: 2 of spin.*\b1\n"):
         explored(Rollout(), 2, Left())
 
 
@@ -117,5 +117,5 @@ def test_a_slot_kept_for_a_try_that_nobody_will_make_is_caught(decisions: pytest
         return older | kept(world)
 
     decisions.setattr(planning, "_kept", with_older_jobs)
-    with pytest.raises(BrokenPromise, match="the goal cannot be reached any more"):
+    with pytest.raises(BrokenPromise, match=HOPELESS):
         explored(Rollout(), 2, Left(failures=1, versions=1))

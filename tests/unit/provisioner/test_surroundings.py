@@ -82,17 +82,17 @@ def test_the_installer_gets_the_services_endpoint_unless_it_means_something_else
 @pytest.mark.parametrize(
     ("variable", "value", "needs"),
     [
-        ("HTTPS_PROXY", "http://me:hunter2@proxy:3128", "needs an address without user and password"),
-        ("HTTP_PROXY", "http://hunter2@proxy:3128", "needs an address without user and password"),
-        ("OTLP_ENDPOINT", "https://me:hunter2@otel:4318", "needs an address without user and password"),
-        ("HTTPS_PROXY", "proxy:3128", "needs an address such as http://proxy:3128"),
-        ("HTTPS_PROXY", "https://proxy:3128", "needs an address such as http://proxy:3128"),
-        ("PROXY_SECRET", "Not_A_Name", "needs the name of an object"),
-        ("CA_CONFIG_MAP", "our-ca/", "needs the name of a ConfigMap"),
-        ("CA_CONFIG_MAP", "/root.pem", "needs the name of a ConfigMap"),
-        ("CA_CONFIG_MAP", "a/b/c", "needs the name of a ConfigMap"),
-        ("CA_CONFIG_MAP", "Our CA", "needs the name of a ConfigMap"),
-        ("PULL_SECRETS", "mirror,Other Mirror", "needs names of Secrets"),
+        ("HTTPS_PROXY", "http://me:hunter2@proxy:3128", "TRELLIS_INSTALLER_PROXY_SECRET"),
+        ("HTTP_PROXY", "http://hunter2@proxy:3128", "TRELLIS_INSTALLER_PROXY_SECRET"),
+        ("OTLP_ENDPOINT", "https://me:hunter2@otel:4318", "TRELLIS_INSTALLER_PROXY_SECRET"),
+        ("HTTPS_PROXY", "proxy:3128", "http://proxy:3128"),
+        ("HTTPS_PROXY", "https://proxy:3128", " http://proxy:3128"),
+        ("PROXY_SECRET", "Not_A_Name", "Not_A_Name"),
+        ("CA_CONFIG_MAP", "our-ca/", "ConfigMap"),
+        ("CA_CONFIG_MAP", "/root.pem", "ConfigMap"),
+        ("CA_CONFIG_MAP", "a/b/c", "ConfigMap"),
+        ("CA_CONFIG_MAP", "Our CA", "ConfigMap"),
+        ("PULL_SECRETS", "mirror,Other Mirror", "Secrets"),
     ],
 )
 def test_what_cannot_be_used_is_refused_and_no_password_is_shown(

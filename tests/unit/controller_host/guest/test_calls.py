@@ -14,6 +14,7 @@ from controller_host.guest.instance import Instance
 from controller_host.guest.limits import Limits
 from controller_host.guest.modules import ModuleRefused, Modules, RefusalReason
 from support.guests import wat
+from support.suite.naming import lacking
 
 CALL = '(import "trellis" "call" (func $call (param i32 i32) (result i32)))'
 TAKE = '(import "trellis" "take" (func $take (param i32)))'
@@ -80,7 +81,8 @@ def test_lines_are_bounded_in_number_and_length_and_printable(modules: Modules) 
     host = wat.RecordingHost()
     boot(modules, wat.guest(body, imports=LOG), host=host).call("reconcile", b"{}")
     assert len(host.lines) == lines.MOST_LINES + 1
-    assert host.lines[-1] == (2, "900 more lines of this call were left out")
+    level, last = host.lines[-1]
+    assert (level, lacking(last, "900")) == (2, [])
     assert all(len(text) <= lines.LONGEST_LINE and text.isprintable() for _, text in host.lines)
     assert {level for level, _ in host.lines[:-1]} == {3}
 
@@ -200,11 +202,13 @@ def test_segments_that_are_written_by_code_are_no_call_of_the_guest(modules: Mod
     for _ in range(3):
         modules.engine.native.increment_epoch()
     outside = wat.guest(more='(data (i32.const 70000) "x")')
-    with pytest.raises(GuestFault, match="could not be started"):
+    with pytest.raises(GuestFault) as fault:
         boot(modules, outside)
+    assert fault.value.kind is FaultKind.TRAPPED
     table = wat.guest(more="(table 1 funcref) (elem (i32.const 1) func $alloc)")
-    with pytest.raises(GuestFault, match="could not be started"):
+    with pytest.raises(GuestFault) as fault:
         boot(modules, table)
+    assert fault.value.kind is FaultKind.TRAPPED
 
 
 class Failing(wat.RecordingHost):
@@ -215,7 +219,7 @@ class Failing(wat.RecordingHost):
 def test_what_the_host_raises_ends_its_own_guest_and_no_other(modules: Modules) -> None:
     asks = wat.guest("(drop (call $call (i32.const 8) (i32.const 2))) i64.const 0", imports=CALL)
     failing = boot(modules, asks, host=Failing())
-    with pytest.raises(GuestFault, match="could not do a request: LookupError") as fault:
+    with pytest.raises(GuestFault, match="LookupError") as fault:
         failing.call("reconcile", b"{}")
     assert fault.value.kind is FaultKind.HOST_FAILED
     assert isinstance(fault.value.__cause__, LookupError)
@@ -296,7 +300,7 @@ def test_a_call_can_be_interrupted_from_another_thread(modules: Modules) -> None
         call = pool.submit(guest.call, "reconcile", b"{}")
         assert began.wait(10)
         guest.interrupt()
-        with pytest.raises(GuestFault, match="the host stopped it") as fault:
+        with pytest.raises(GuestFault) as fault:
             call.result(10)
     assert fault.value.kind is FaultKind.INTERRUPTED
 

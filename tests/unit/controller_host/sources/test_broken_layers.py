@@ -15,5 +15,5 @@ def test_a_layer_of_headers_alone_cannot_be_unpacked(form: int) -> None:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=form) as tar:
         tar.addfile(tarfile.TarInfo("x" * 200))
-    with pytest.raises(ValueError, match=r"has a layer that cannot be unpacked \(RecursionError\)"):
+    with pytest.raises(ValueError, match="RecursionError"):
         module_in([buffer.getvalue()[:1024] * 2000])

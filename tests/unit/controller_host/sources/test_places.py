@@ -14,6 +14,7 @@ from controller_host.source_errors import SourceReason
 from controller_host.sources import Sources
 from support.cluster.kube_world import configmap
 from support.guests.module_sources import SHA, USER, WASM, files, world
+from support.suite.naming import lacking
 from trellis.kube.errors import Unavailable
 from trellis.kube.fake import status_reply
 from trellis.kube.resources import CONFIGMAPS
@@ -62,7 +63,7 @@ async def test_what_the_account_may_not_read_is_forbidden_and_an_outage_is_not(t
             here.kube.answer_next(1, lambda _, words=words: status_reply(403, "Forbidden", words))  # type: ignore[misc]
             refused = await here.refusal(configMap={"name": "ttl", "key": "x"})
             assert refused.reason is SourceReason.FORBIDDEN
-            assert "cannot get ConfigMap ttl in namespace team: " in refused.message
+            assert lacking(refused.message, "ConfigMap ttl", "namespace team") == []
             assert advice in refused.message
         here.kube.fail_next(2)
         with pytest.raises(Unavailable):
@@ -81,7 +82,7 @@ async def test_files_and_volumes_are_below_the_directory(tls: Path, tmp_path: Pa
         for path in ("volumes/team/claim/deep/y.wasm", "./volumes/team/x", "dir/../volumes/team/x"):
             assert (await here.refusal(path=path, sha256=SHA)).reason is SourceReason.NOT_ALLOWED
         unmounted = await here.refusal(pvc={"claimName": "other", "path": "x"}, sha256=SHA)
-        assert "volume team/other is not mounted" in unmounted.message
+        assert lacking(unmounted.message, "team/other") == []
         here.sources = Sources(here.kube.acting_as, here.web, None)
         assert "TRELLIS_CONTROLLER_MODULES_DIR" in (await here.refusal(path="x", sha256=SHA)).message
 
@@ -99,4 +100,4 @@ async def test_a_pipe_on_a_volume_holds_up_nobody(tls: Path, tmp_path: Path) -> 
     async with world(tls, tmp_path, files()) as here:
         os.mkfifo(here.folder / "pipe")
         async with asyncio.timeout(5):
-            assert "is no file" in (await here.refusal(path="pipe", sha256=SHA)).message
+            assert (await here.refusal(path="pipe", sha256=SHA)).reason is SourceReason.NOT_FOUND
