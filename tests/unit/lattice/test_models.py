@@ -17,7 +17,7 @@ def test_the_recorded_lists_are_read() -> None:
     )
     (shop,) = failed
     assert (shop.name, shop.version, shop.deployed, shop.status) == ("shop", "v2", "v2", "failed")
-    assert shop.message.startswith("Spread requirement conflict")
+    assert shop.message == replies("wadm.api.default.model.list")[0][0]["detailed_status"]["status"]["message"]
     (shop,) = undeployed
     assert (shop.version, shop.deployed, shop.status) == ("v2", "", "undeployed")
     assert none == ()
@@ -36,7 +36,7 @@ def test_the_other_form_of_the_list_is_read_the_same() -> None:
         (b"[1]", "no list"),
         (b'[{"version": "v1"}]', "name"),
         (b'{"result": "error", "message": "no such bucket"}', "no such bucket"),
-        (b'{"result": "error"}', "without a message"),
+        (b'{"result": "error"}', "message"),
     ],
 )
 def test_what_is_no_list_is_refused_with_the_reason(payload: bytes, says: str) -> None:
@@ -51,5 +51,5 @@ def test_a_list_that_is_longer_than_is_followed_is_refused_with_both_numbers_and
     assert len(read_models(json.dumps(listed).encode())) == MODELS_MOST
     longer = json.dumps([*listed, {"name": "one more"}]).encode()
     for reads in (read_models, read_statuses):
-        with pytest.raises(LatticeDataError, match="10,001 applications: at most 10,000"):
+        with pytest.raises(LatticeDataError, match=r"\b10,001\b.*\b10,000\b"):
             reads(longer)

@@ -201,12 +201,12 @@ def test_the_name_may_be_another_and_does_not_count() -> None:
 @pytest.mark.parametrize(
     ("manifest", "named"),
     [
-        (None, "the manifest is no map"),
+        (None, "manifest"),
         ({"metadata": {}}, "`metadata.name` is missing"),
-        (shop(spec__components=7), "`spec.components` is no list"),
+        (shop(spec__components=7), "`spec.components`"),
         (shop(spec__components__0__type="sidecar"), "`spec.components[0].type` is 'sidecar'"),
-        (shop(spec__components__0__properties=[]), "`spec.components[0].properties` is no map"),
-        (shop(metadata__labels={"a": 1}), "`metadata.labels.a` is no string"),
+        (shop(spec__components__0__properties=[]), "`spec.components[0].properties`"),
+        (shop(metadata__labels={"a": 1}), "`metadata.labels.a`"),
     ],
 )
 def test_what_is_no_manifest_is_refused_and_the_field_is_named(manifest: Any, named: str) -> None:

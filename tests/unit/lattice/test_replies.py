@@ -78,9 +78,10 @@ def test_the_recorded_statuses_are_kept_word_for_word() -> None:
         ("LinkScaler", "reconciling"),
         ("DaemonScaler", "deployed"),
     ]
-    assert reconciling.scalers[0].message == "Scaling component on 2 host(s)"
+    first, second = (one["status"] for one in replies("wadm.api.default.model.status.shop"))
+    assert reconciling.scalers[0].message == first["scalers"][0]["status"]["message"]
     assert reconciling.scalers[1].name == "shop-httpserver -(wasi:http)-> shop-http_component"
-    assert failed.message.endswith("0 eligible hosts found.")
+    assert failed.message == second["status"]["message"]
     (unknown,) = (read_status(one) for one in recorded("status.nope"))
     assert (unknown.status, unknown.scalers) == ("undeployed", ())
 
@@ -137,5 +138,5 @@ def test_an_answer_of_any_shape_is_read_or_refused(payload: bytes, read: Callabl
 
 def test_a_manifest_that_is_nested_deeper_than_it_can_be_written_is_refused() -> None:
     nested = b'{"a":' * 300 + b"1" + b"}" * 300
-    with pytest.raises(LatticeDataError, match="`manifest` is nested too deep"):
+    with pytest.raises(LatticeDataError, match="`manifest`"):
         read_get(b'{"result": "success", "manifest": ' + nested + b"}")

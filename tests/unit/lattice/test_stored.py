@@ -323,7 +323,7 @@ def test_a_lattice_with_more_than_is_kept_is_not_known_at_every_pass_until_it_ha
     bucket = Bucket()
     bucket.again("first", *entries)
     for _ in range(3):
-        with pytest.raises(TooManyError, match="wadm's storage has more of this lattice than"):
+        with pytest.raises(TooManyError, match=r"\bwadm's storage\b"):
             bucket.again("first", *entries, ("l-d", model("d")))
     bucket.again("first", *entries[1:], ("l-d", model("d")))
     assert bucket.stored.find("d") is not None
@@ -351,7 +351,7 @@ def test_what_is_nested_deeper_than_it_can_be_written_changes_nothing_and_is_nam
     bucket.take("l-web", model("web"))
     nested = b'{"a":' * levels + b"1" + b"}" * levels
     deep = b'{"manifests": {"v2": {"metadata": {"name": "web"}, "spec": ' + nested + b"}}}"
-    with pytest.raises(LatticeDataError, match="entry l-web is nested too deep"):
+    with pytest.raises(LatticeDataError, match=r"\bl-web\b"):
         bucket.take("l-web", deep)
     found = bucket.stored.find("web")
     assert found is not None

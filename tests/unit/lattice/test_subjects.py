@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from support.lattices.lattice_recordings import everything, messages
@@ -51,7 +53,7 @@ def test_a_name_that_is_no_token_is_refused_before_anything_is_asked(name: str) 
 
 @pytest.mark.parametrize("prefix", ["", ".", "a..b", "a.>", "a b", ".a"])
 def test_a_control_prefix_that_is_no_subject_is_refused(prefix: str) -> None:
-    with pytest.raises(SubjectError, match="control topic prefix"):
+    with pytest.raises(SubjectError, match=re.escape(repr(prefix))):
         LatticeAddress(LinkAddress("nats://127.0.0.1"), "default", prefix)
 
 

@@ -61,7 +61,7 @@ def test_an_address_without_certificates_takes_the_servers_word() -> None:
 
 @pytest.mark.parametrize("authorities", ["no certificate", "no certificate: é", "-----BEGIN CERTIFICATE-----\nMII\n"])
 def test_an_authority_that_is_none_is_named_by_its_key(authorities: str) -> None:
-    with pytest.raises(CertificateError, match=r"^ca\.crt of the Secret for leafTls holds no certificates in PEM$"):
+    with pytest.raises(CertificateError, match=r"^ca\.crt\b.*\bleafTls\b"):
         client_context(LinkAddress("nats://127.0.0.1", authorities=authorities))
 
 

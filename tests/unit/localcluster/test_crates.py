@@ -64,10 +64,13 @@ def test_both_are_built_from_the_lock_once_and_the_build_is_removed(cache: Path,
     assert len(log.read_text().splitlines()) == 2
 
 
+BROKEN = "it does not compile"
+
+
 @pytest.mark.parametrize(
     ("build", "said"),
     [
-        ("echo it does not compile >&2; exit 101", "(?s)cargo build --locked.*it does not compile"),
+        (f"echo {BROKEN} >&2; exit 101", f"(?s)cargo build --locked.*{BROKEN}"),
         (MAKES_BOTH.partition(" && echo 2")[0], "wasmcloud-host"),
     ],
     ids=["it does not compile", "one is missing"],

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from support.suite.naming import lacking
 from trellis_bundle.dev import app
 
 WITHOUT_EXTRA = """
@@ -27,47 +28,47 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "named"),
     [
-        (["--wadm-hosts", "2"], "give --wadm"),
-        (["--wadm-lattice", "blue"], "give --wadm"),
-        (["--wadm", "--wadm-label", "zone"], "'zone' is no label: give --wadm-label KEY=VALUE"),
-        (["--wadm", "--wadm-label", "=a"], "'=a' is no label: give --wadm-label KEY=VALUE"),
+        (["--wadm-hosts", "2"], ["--wadm"]),
+        (["--wadm-lattice", "blue"], ["--wadm"]),
+        (["--wadm", "--wadm-label", "zone"], ["'zone'", "--wadm-label KEY=VALUE"]),
+        (["--wadm", "--wadm-label", "=a"], ["'=a'", "--wadm-label KEY=VALUE"]),
     ],
 )
-def test_lattices_that_make_no_sense_are_refused_in_one_line(options: list[str], message: str) -> None:
+def test_lattices_that_make_no_sense_are_refused_in_one_line(options: list[str], named: list[str]) -> None:
     result = CliRunner().invoke(app, ["up", *options])
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert message in result.stderr
+    assert lacking(result.stderr, *named) == []
     assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "named"),
     [
-        (["--wadm-lattice", "a.b"], "'a.b' cannot be the name of a lattice: use 1 to 40 letters"),
-        (["--wadm-lattice", ""], "'' cannot be the name of a lattice"),
-        (["--wadm-label", "hostcore.os=x"], "'hostcore.os' cannot be a host's label"),
-        (["--wadm-label", "a b=x"], "'a b' cannot be a host's label"),
+        (["--wadm-lattice", "a.b"], ["'a.b'", "1 to 40"]),
+        (["--wadm-lattice", ""], ["''"]),
+        (["--wadm-label", "hostcore.os=x"], ["'hostcore.os'"]),
+        (["--wadm-label", "a b=x"], ["'a b'"]),
     ],
 )
-def test_lattices_that_cannot_be_are_refused_before_anything_is_built(options: list[str], message: str) -> None:
+def test_lattices_that_cannot_be_are_refused_before_anything_is_built(options: list[str], named: list[str]) -> None:
     result = CliRunner().invoke(app, ["up", "--wadm", *options])
     assert result.exit_code == 1
-    assert message in result.stderr
+    assert lacking(result.stderr, *named) == []
     assert result.stderr.count("\n") == 1
 
 
 def test_a_name_that_cannot_be_is_refused_with_the_rule() -> None:
     result = CliRunner().invoke(app, ["down", "--name", "../else"])
     assert result.exit_code == 1
-    assert "'../else' cannot be the name of a cluster" in result.stderr
+    assert "'../else'" in result.stderr
 
 
 def test_without_clusters_status_is_an_empty_list_and_down_says_so() -> None:
     assert json.loads(CliRunner().invoke(app, ["status", "--json"]).stdout) == []
-    assert "there is no cluster 'default'" in CliRunner().invoke(app, ["down"]).stdout
+    assert "'default'" in CliRunner().invoke(app, ["down"]).stdout
 
 
 def test_without_the_extra_the_commands_say_what_to_install() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support.suite.naming import lacking
 from trellis.localcluster import gobuild
 from trellis.localcluster.errors import AbortedError, ToolError
 from trellis.localcluster.gobuild import _go_mod, _program, build
@@ -149,7 +150,7 @@ def test_a_failed_build_leaves_no_program_and_says_what_the_compiler_said(root: 
 
 def test_a_module_with_another_hash_is_refused_before_anything_is_built(root: Path) -> None:
     pretend(root, digest="h1:other")
-    with pytest.raises(ToolError, match="is not what it should be"):
+    with pytest.raises(ToolError, match="h1:other"):
         build("kubernetes", targets(root, "kubectl"), Quiet(), threading.Event())
     assert calls(root, "build") == []
 
@@ -180,8 +181,8 @@ def test_whoever_waits_for_a_build_sees_how_far_it_is(root: Path) -> None:
                 (root / "seen").touch()
 
     build("kubernetes", targets(root, "kubectl"), Noting(), threading.Event())
-    assert "2 of at most 3 packages: os" in notes
-    assert "0 of at most 3 packages" in notes
+    assert lacking(notes, "2", "3", "os") == []
+    assert any(lacking(note, "0", "3") == [] for note in notes)
 
 
 def test_an_old_go_is_passed_over_for_the_wheel(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

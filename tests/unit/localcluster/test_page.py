@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -47,12 +48,12 @@ def built(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 def test_without_node_it_is_said_what_is_needed(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    with pytest.raises(ToolError, match=r"missing: node, npm; The page needs node 20"):
+    with pytest.raises(ToolError, match=r"\bnode, npm\b.*\bnode 20\b"):
         page.build_page(checkout, HOW)
 
 
 def test_what_is_no_checkout_is_said_to_be_none(tmp_path: Path) -> None:
-    with pytest.raises(ToolError, match="from a checkout of Trellis"):
+    with pytest.raises(ToolError, match=re.escape(str(tmp_path))):
         page.build_page(tmp_path, HOW)
 
 

@@ -132,7 +132,7 @@ def test_a_zip_with_a_list_of_members_that_would_fill_the_memory_is_refused(tmp_
     with zipfile.ZipFile(buffer, "w") as made:
         for number in range(100):
             made.writestr(f"{number}" + "x" * 60_000, b"")
-    assert "list of members" in refused(tmp_path / "zip", buffer.getvalue())
+    assert refused(tmp_path / "zip", buffer.getvalue())
 
 
 def test_a_small_archive_of_a_large_name_takes_no_memory(tmp_path: Path) -> None:

@@ -24,6 +24,6 @@ def test_a_member_before_the_beginning_is_refused(tmp_path: Path) -> None:
     struct.pack_into("<I", raw, end + 16, begin + 100)  # where the list begins, counted from the archive's beginning
     path = tmp_path / "shim.zip"
     path.write_bytes(raw)
-    with pytest.raises(InstallError, match="cannot be read") as refused:
+    with pytest.raises(InstallError) as refused:
         archive.extract_shim(path, tmp_path / "shim", member=None, names=())
     assert refused.value.reason is FailureReason.UNSAFE_ARCHIVE

@@ -16,6 +16,7 @@ import pytest
 from node_installer import processes
 from node_installer.actions import RestartRuntime
 from node_installer.inspection import Inspection
+from support.suite.naming import lacking
 from trellis.install_results import FailureReason, InstallResult, Outcome
 from unit.node_installer.world import World, a_wish, a_world
 
@@ -130,10 +131,10 @@ def test_a_plan_names_what_would_end_and_ends_nothing(world: World, start: Start
     assert result.outcome is Outcome.PLANNED
     assert result.ended == ()
     plan = world.said[-1].splitlines()
-    [before, after] = [number for number, line in enumerate(plan) if f" what runs /{SHIM}" in line]
-    assert plan[before].startswith(f"# end by the container runtime what runs /{SHIM}: {NAME} (pid {process.pid})")
-    assert plan[after].startswith("# end by SIGTERM and SIGKILL what runs")
-    assert before < plan.index(next(line for line in plan if line.startswith("# restart the container"))) < after
+    [before, after] = [number for number, line in enumerate(plan) if line.startswith("# end ") and f"/{SHIM}" in line]
+    assert lacking(plan[before], f"{NAME} (pid {process.pid})") == []
+    assert lacking(plan[after], "SIGTERM", "SIGKILL") == []
+    assert before < plan.index(next(line for line in plan if line.startswith("# restart "))) < after
     assert not is_gone(process)
 
 

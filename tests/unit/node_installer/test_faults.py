@@ -291,7 +291,7 @@ def test_a_shim_that_does_not_run_here_never_reaches_the_configuration(tmp_path:
     result = world.install(a_wish(world.image, content=a_shim("broken")))
     assert (result.outcome, result.reason) == (Outcome.FAILED, FailureReason.SHIM_DOES_NOT_RUN)
     assert "GLIBC_2.38" in result.message
-    assert world.said[-1].startswith("put everything back (ShimDoesNotRun: ")
+    assert "(ShimDoesNotRun: " in world.said[-1]
     assert not any("config.toml" in line for line in world.said), "what was not begun is not said"
     assert snapshot(world.root) == before
     assert world.runtime.restarts == 0

@@ -197,7 +197,7 @@ def test_k0s_that_does_not_is_restarted(monkeypatch: pytest.MonkeyPatch, tmp_pat
 @pytest.mark.parametrize(
     ("lives", "code", "reason", "words"),
     [
-        ([None], 0, FailureReason.RUNTIME_DID_NOT_COME_UP, "did not answer"),
+        ([None], 0, FailureReason.RUNTIME_DID_NOT_COME_UP, r"\b0\.1 s"),
         ([WITHOUT], 0, FailureReason.RUNTIME_DID_NOT_COME_UP, "another file"),
         ([None], 5, FailureReason.RESTART_FAILED, "Unit not found"),
     ],
@@ -231,7 +231,7 @@ def test_a_shim_that_does_not_end_for_containerd_either_is_refused(hangs: str) -
     def run(command: Any, seconds: float) -> Answer:
         return Answer(TIMED_OUT, f"no end after {seconds:g} s") if command[1] == hangs else Answer(0, "Version: 1.2.3")
 
-    with pytest.raises(InstallError, match=f"`{hangs}` did not end") as caught:
+    with pytest.raises(InstallError, match=f"`{hangs}`") as caught:
         prove(run, "/x")
     assert caught.value.reason is FailureReason.SHIM_DOES_NOT_RUN
 
@@ -388,14 +388,14 @@ def test_a_dry_run_shows_a_diff_and_does_nothing(operation: str, tmp_path: Path)
     assert done.returncode == 0, done.stderr
     sign = "+" if operation == "install" else "-"
     assert f'{sign}runtime_type = "/opt/trellis/bin/containerd-shim-spin"' in done.stderr
-    assert "restart the container runtime" in done.stderr
+    assert "# restart " in done.stderr
     assert snapshot(world.root) == before
 
 
 @pytest.mark.parametrize(
     ("arguments", "environment", "code", "words"),
     [
-        (("install", "--node-root", "/no/node", "--spec", '{"shims": []}'), {}, 1, "/no/node does not exist"),
+        (("install", "--node-root", "/no/node", "--spec", '{"shims": []}'), {}, 1, "/no/node"),
         (("install", "--node-root", "/", "--spec", "{"), {}, 2, "no JSON"),
         (("install", "--node-root", "/", "--spec", "/no/spec.json"), {}, 2, "/no/spec.json"),
         (("install",), {"TRELLIS_INSTALLER_SPEC_FILE": "/no/file"}, 2, "/no/file"),
@@ -441,10 +441,10 @@ def test_verify_finds_what_is_not_there(tmp_path: Path) -> None:
     assert "gone" in world.perform("verify").message
     assert world.install(wish).ok
     world.runtime.up = False
-    assert "does not answer" in world.perform("verify").message
+    assert world.perform("verify").reason is FailureReason.NOT_VERIFIED
     world.runtime.up = True
     (world.root / "etc/containerd/config.toml").write_text("version = 2\n")
-    assert "no configuration file" in world.perform("verify").message
+    assert world.perform("verify").reason is FailureReason.NOT_VERIFIED
 
 
 def test_a_preset_can_be_named(tmp_path: Path) -> None:

@@ -28,6 +28,11 @@ def kwasm_on(world: World, handler: str = "spin", folder: str = "opt/kwasm") -> 
     world.runtime.load()
 
 
+def rcm_comment(handler: str) -> str:
+    """What runtime-class-manager writes above an entry."""
+    return f"# RCM runtime config for {handler}"
+
+
 def rcm_on(world: World, *handlers: str) -> None:
     """What runtime-class-manager's leaves: shims, a lock file, entries below a comment."""
     folder = world.root / "opt/rcm"
@@ -40,7 +45,7 @@ def rcm_on(world: World, *handlers: str) -> None:
         path.chmod(0o755)
         shims[handler] = {"sha256": sha256(a_shim("rcm's")), "path": f"/opt/rcm/bin/{path.name}"}
         main.write_text(
-            f"{main.read_text()}\n# RCM runtime config for {handler}\n"
+            f"{main.read_text()}\n{rcm_comment(handler)}\n"
             f'[plugins."{CRI}".containerd.runtimes.{handler}]\nruntime_type = "/opt/rcm/bin/{path.name}"\n'
         )
     (folder / "rcm-lock.json").write_text(json.dumps({"shims": shims}, indent=1))
@@ -194,8 +199,8 @@ def test_runtime_class_managers_books_are_kept_right(tmp_path: Path) -> None:
     rcm_on(world, "spin", "wws")
     assert world.install(a_wish(world.image)).ok
     assert set(json.loads(world.read("/opt/rcm/rcm-lock.json"))["shims"]) == {"wws"}
-    assert "config for spin" not in world.read("/etc/containerd/config.toml")
-    assert "config for wws" in world.read("/etc/containerd/config.toml")
+    assert rcm_comment("spin") not in world.read("/etc/containerd/config.toml")
+    assert rcm_comment("wws") in world.read("/etc/containerd/config.toml")
     assert world.install(a_wish(world.image, handler="wws")).ok
     assert not world.disk.exists("/opt/rcm")
     assert set(world.runtime.runtimes()) == {"runc", "spin", "wws"}

@@ -35,7 +35,6 @@ def test_the_same_is_not_tried_again(tmp_path: Path) -> None:
     for _ in range(3):
         result = install(world)
         assert result.reason is FailureReason.REFUSED_BEFORE
-        assert "containerd did not answer" in result.message
         assert refusal.PATH in result.message
         assert not result.restarted
     assert world.runtime.restarts == 2
@@ -89,7 +88,7 @@ def test_what_is_left_alone_is_said_to_who_looks(tmp_path: Path) -> None:
     world = refused(tmp_path)
     world.said.clear()
     world.perform("inspect")
-    assert "left alone    what the runtime did not come up with" in "\n".join(world.said)
+    assert [line for line in "\n".join(world.said).splitlines() if line.startswith("left alone ")] != []
 
 
 def test_who_reads_what_was_refused_is_root_alone(tmp_path: Path) -> None:
@@ -107,7 +106,8 @@ def test_a_runtime_that_does_not_come_up_with_its_former_configuration_may_be_tr
 
     world.runtime.load = load  # type: ignore[method-assign]
     result = install(world)
-    assert "does not come up with its former configuration either" in result.message
+    assert (result.outcome, result.reason) == (Outcome.ROLLED_BACK, FailureReason.RUNTIME_DID_NOT_COME_UP)
+    assert not world.runtime.up
     world.runtime.load = real  # type: ignore[method-assign]
     world.runtime.load()
     assert install(world).outcome is Outcome.INSTALLED

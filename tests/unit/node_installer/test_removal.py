@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from support.suite.naming import lacking
 from trellis.install_results import FailureReason, InstallResult, Outcome
 from unit.node_installer.test_owners import CRI, kwasm_on, rcm_on
 from unit.node_installer.world import World, a_shim, a_wish, a_world, snapshot
@@ -97,7 +98,6 @@ def test_nothing_known_is_told_from_removed(tmp_path: Path) -> None:
     result = remove(world)
     assert result.outcome is Outcome.UNCHANGED
     assert result.shims == ()
-    assert "nothing is known" in result.message
     assert "'spin'" in result.message
     assert snapshot(world.root) == before
     installed(world, "wws")
@@ -112,7 +112,8 @@ def test_one_owner_less_is_said(tmp_path: Path) -> None:
     result = remove(world)
     assert result.outcome is Outcome.REMOVED
     assert result.shims == ()
-    assert result.warnings == ("handler 'spin' stays: kwasm still wants it",)
+    [warning] = result.warnings
+    assert lacking(warning, "'spin'", "kwasm") == []
 
 
 @pytest.mark.parametrize("named", [{}, {"handler": "spin"}], ids=["by name", "by handler"])

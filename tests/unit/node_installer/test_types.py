@@ -43,14 +43,14 @@ def test_a_path_that_is_no_utf_8_is_told_all_the_same() -> None:
      ("shims.spin.options", {"A": 1})],
 )  # fmt: skip
 def test_a_state_with_another_type_in_it_is_refused(place: str, value: Any) -> None:
-    with pytest.raises(InstallError, match="cannot be read"):
+    with pytest.raises(InstallError, match=r"^/f\b"):
         parse_state(json.dumps(changed(json.loads(STATE.to_bytes()), {place: value})).encode(), "/f")
     assert parse_state(STATE.to_bytes(), "/f") == STATE
 
 
 @pytest.mark.parametrize(("field", "value"), [("restart", "{}"), ("cause", -1), ("backups", {"/a": {}})])
 def test_a_journal_with_another_type_in_it_is_refused(field: str, value: Any) -> None:
-    with pytest.raises(InstallError, match="cannot be read"):
+    with pytest.raises(InstallError, match=r"^/f\b"):
         parse_journal(json.dumps(json.loads(JOURNAL.to_bytes()) | {field: value}).encode(), "/f")
     assert parse_journal(JOURNAL.to_bytes(), "/f") == JOURNAL
 
@@ -64,16 +64,16 @@ def test_a_name_that_no_handler_can_have_is_none_by_default() -> None:
         return json.dumps({"shims": [{"name": "a.b", **fields}]})
 
     assert parse_spec(wish(handler="ab")).shims[0].handler == "ab"
-    with pytest.raises(SpecError, match=r"shims\[0\]\.handler: 'a\.b' is not allowed"):
+    with pytest.raises(SpecError, match=r"^shims\[0\]\.handler: 'a\.b'"):
         parse_spec(wish())
     assert parse_spec(wish(), removal=True).shims[0].handler == ""
 
 
 def test_an_architecture_that_is_a_list_is_none() -> None:
-    with pytest.raises(SpecError, match=r"sources\[0\]\.arch: \[None\] is none of"):
+    with pytest.raises(SpecError, match=r"\bsources\[0\]\.arch: \[None\]"):
         parse_spec('{"shims": [{"name": "a", "sources": [{"arch": [null], "location": "https://x/y"}]}]}')
 
 
 def test_an_option_that_cannot_be_written_is_refused() -> None:
-    with pytest.raises(SpecError, match="'A' must be a plain name with a text value"):
+    with pytest.raises(SpecError, match="'A'"):
         parse_spec('{"shims": [{"name": "a", "containerdRuntimeOptions": {"A": "\\ud800"}}]}')
