@@ -10,13 +10,17 @@ import json
 from typing import Any
 
 
+class NestedTooDeepError(ValueError):
+    """A JSON text has more levels than the library's reader can follow."""
+
+
 def read_json(text: str | bytes) -> Any:  # noqa: ANN401 - JSON
     """Return the value of a JSON text.
 
     Raises:
-        ValueError: it is none, or nested too deep to be read.
+        ValueError: it is none; NestedTooDeepError, it has too many levels to be read.
     """
     try:
         return json.loads(text)
     except RecursionError:
-        raise ValueError("it is nested too deep") from None
+        raise NestedTooDeepError("it is nested too deep") from None

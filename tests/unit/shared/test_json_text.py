@@ -14,14 +14,14 @@ from node_installer.state import parse_journal, parse_state
 from trellis.breaker_record import decode
 from trellis.install_results import parse_result
 from trellis.installing import SpecError, parse_spec
-from trellis.json_text import read_json
+from trellis.json_text import NestedTooDeepError, read_json
 
 DEEP = "[" * 20_000 + "]" * 20_000
 DEEP_OBJECT = '{"auths": ' + DEEP + "}"
 
 
 def test_it_is_a_value_error() -> None:
-    with pytest.raises(ValueError, match="nested too deep"):
+    with pytest.raises(NestedTooDeepError):
         read_json(DEEP)
     assert read_json(b'{"a": [1e999]}') == {"a": [float("inf")]}
 
@@ -31,10 +31,10 @@ def test_whoever_reads_it_refuses_it_as_any_other_garbage() -> None:
     assert parse_refusal(DEEP.encode(), 0.0) is None
     assert _parsed(DEEP) is None
     assert decode(DEEP) is None
-    with pytest.raises(SpecError, match="nested too deep"):
+    with pytest.raises(SpecError):
         parse_spec(DEEP)
     for parse in (parse_state, parse_journal):
-        with pytest.raises(InstallError, match="nested too deep"):
+        with pytest.raises(InstallError, match=r"^/f\b"):
             parse(DEEP.encode(), "/f")
 
 
@@ -47,7 +47,7 @@ def test_a_docker_configuration_of_it_is_none() -> None:
 
 def test_a_runtime_that_answers_with_it_has_answered_nothing() -> None:
     content = b"\x0a\x06config\x12" + varint(len(DEEP)) + DEEP.encode()
-    with pytest.raises(ValueError, match="nested too deep"):
+    with pytest.raises(NestedTooDeepError):
         cri._runtimes(b"\x12" + varint(len(content)) + content)
 
 
