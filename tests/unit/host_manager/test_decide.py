@@ -355,7 +355,7 @@ def pod(name: str, trouble: Trouble | None) -> PodView:
     ("trouble", "words", "message"),
     [
         (Trouble("ImagePullBackOff", "no such image", "wasmcloud-host"), "", "container wasmcloud-host: no such image"),
-        (Trouble("CrashLoopBackOff", "back-off", "nats-leaf"), "bad config", "it said last: bad config"),
+        (Trouble("CrashLoopBackOff", "back-off", "nats-leaf"), "bad config", ": bad config"),
         (Trouble("Unschedulable", "0/3 nodes"), "", "pod b: 0/3 nodes"),
     ],
 )

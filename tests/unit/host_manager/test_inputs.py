@@ -15,6 +15,7 @@ from host_manager.inputs import Problem, keep_checksum, read_inputs, sources_of
 from host_manager.pods import PodView, Trouble, view_pod
 from host_manager.takeover import taken_over
 from support.lattices.host_groups import custom_resource, wish
+from support.suite.naming import lacking
 from trellis import names
 
 FULL = custom_resource("full")["spec"]
@@ -83,15 +84,15 @@ def test_of_several_registries_the_first_is_used_and_the_others_are_named() -> N
     )
     assert inputs.registries[0].server == "a.example.com:5000"
     assert (problem.reason, problem.blocks) == ("RegistriesLeftOut", False)
-    assert "a.example.com:5000 is used, and not: b.example.com, https://a.example.com/v1/" in problem.message
-    assert "configServiceEnabled" in problem.message
+    assert lacking(problem.message, "a.example.com:5000", "configServiceEnabled") == []
+    assert "b.example.com, https://a.example.com/v1/" in problem.message
 
 
 def test_a_registry_that_no_reference_can_name_is_told() -> None:
     """The host has a registry's credentials under the name that references have; an address is never asked for."""
     _, [problem] = read(docker({"https://index.docker.io/v1/": {"auth": encoded("u:p")}}))
     assert (problem.reason, problem.blocks) == ("RegistryNotNamed", False)
-    assert "'https://index.docker.io/v1/' is no name of a registry" in problem.message
+    assert "'https://index.docker.io/v1/'" in problem.message
 
 
 @pytest.mark.parametrize(

@@ -43,17 +43,17 @@ def test_a_component_has_all_hashes_of_its_lock() -> None:
 
 
 @pytest.mark.parametrize(
-    ("components", "words"),
+    ("components", "named"),
     [
-        ([], "some-package 2.0 is in the lock and not installed"),
-        ([component(version="2.1")], "some-package 2.1 is installed and not in the lock"),
-        ([component(), component("other")], "other 2.0 is installed and not in the lock"),
-        ([component(licenses=[])], "some-package does not say its licence"),
+        ([], "some-package 2.0"),
+        ([component(version="2.1")], "some-package 2.1"),
+        ([component(), component("other")], "other 2.0"),
+        ([component(licenses=[])], "some-package"),
     ],
     ids=["missing", "another version", "one more", "no licence"],
 )
-def test_what_differs_from_the_lock_fails_the_build(components: list[dict[str, Any]], words: str) -> None:
-    with pytest.raises(SystemExit, match=words):
+def test_what_differs_from_the_lock_fails_the_build(components: list[dict[str, Any]], named: str) -> None:
+    with pytest.raises(SystemExit, match=rf"\b{named}\b"):
         inventory.with_hashes(bom(*components), inventory.pins(LOCK))
 
 
@@ -141,7 +141,7 @@ def test_what_only_builds_the_page_is_not() -> None:
 def test_a_package_of_the_page_without_licence_or_hash_fails_the_build(lacks: str) -> None:
     package = {"version": "1", "license": "MIT", "integrity": "sha512-AAAA"}
     del package[lacks]
-    with pytest.raises(SystemExit, match=r"thing 1 has no licence or no SHA-512"):
+    with pytest.raises(SystemExit, match=r"\bthing 1\b"):
         inventory.page_components(npm(thing=package))
 
 

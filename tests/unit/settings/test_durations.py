@@ -53,7 +53,7 @@ def test_it_becomes_seconds(text: object, seconds: float) -> None:
     ids=lambda value: repr(value)[:20],
 )
 def test_anything_else_is_refused_with_an_example(value: object) -> None:
-    with pytest.raises(ValueError, match=r"^needs a duration, e\.g\. 30s, 5m or 1h30m$"):
+    with pytest.raises(ValueError, match=r"\b30s, 5m or 1h30m$"):
         parse_seconds(value)
 
 

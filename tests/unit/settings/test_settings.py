@@ -10,6 +10,7 @@ import pytest
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings
 
+from support.suite.naming import lacking
 from trellis.counts import CountOrPercent
 from trellis.settings import (
     Namespaces,
@@ -91,18 +92,16 @@ def test_all_mistakes_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_missing_value_says_what_it_is_for() -> None:
-    assert lines(RequiringSettings) == [
-        "TRELLIS_INSTALLER_IMAGE: is not set, needs the image that installs the shim",
-    ]
+    [line] = lines(RequiringSettings)
+    assert line.startswith("TRELLIS_INSTALLER_IMAGE: ")
+    assert line.endswith(RequiringSettings.model_fields["installer_image"].description or "no description")
 
 
 def test_a_mistake_on_the_command_line_names_the_flag_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRELLIS_NATS_URL", "nats://good:4222")
     (line,) = lines(ServiceSettings, nats_url="bad:4222")
-    assert line == (
-        "TRELLIS_NATS_URL (--nats-url): has 'bad:4222', "
-        "needs an address such as nats://host:4222, tls://host:4222 or ws://host:8080"
-    )
+    assert line.startswith("TRELLIS_NATS_URL (--nats-url): has 'bad:4222', ")
+    assert lacking(line, "nats://host:4222", "tls://host:4222", "ws://host:8080") == []
 
 
 def test_the_variable_that_was_set_is_named_where_there_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,10 +216,9 @@ def test_a_typo_is_told_with_the_likely_name() -> None:
         "trellis_cluster": "x",
         "PATH": "x",
     }
-    assert unknown_variables([ServiceSettings], environ) == [
-        "TRELLIS_NATS_ULR is not known: did you mean TRELLIS_NATS_URL?",
-        "TRELLIS_WHATEVER is not known",
-    ]
+    misspelt, unknown = unknown_variables([ServiceSettings], environ)
+    assert lacking(misspelt, "TRELLIS_NATS_ULR", "TRELLIS_NATS_URL") == []
+    assert (lacking(unknown, "TRELLIS_WHATEVER"), unknown.count("TRELLIS_")) == ([], 1)
 
 
 def test_variables_kubernetes_sets_for_services_are_no_typos() -> None:
@@ -237,10 +235,8 @@ def test_variables_kubernetes_sets_for_services_are_no_typos() -> None:
 def test_a_variable_kubernetes_overwrote_says_how_to_stop_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRELLIS_HEALTH_PORT", "tcp://10.96.0.7:8080")
     (line,) = lines(ServiceSettings)
-    assert line == (
-        "TRELLIS_HEALTH_PORT: has 'tcp://10.96.0.7:8080', needs a whole number "
-        "(Kubernetes sets it for a Service of that name: set enableServiceLinks: false in the pod)"
-    )
+    assert line.startswith("TRELLIS_HEALTH_PORT: has 'tcp://10.96.0.7:8080', ")
+    assert lacking(line, "enableServiceLinks: false") == []
 
 
 def test_a_variable_of_any_of_the_classes_is_known() -> None:
@@ -257,7 +253,9 @@ def test_main_ends_with_the_line_on_stderr_and_status_2(capsys: pytest.CaptureFi
         main()
     assert ended.value.code == 2
     out, err = capsys.readouterr()
-    assert (out, err) == ("", "TRELLIS_HEALTH_PORT (--health-port): has 70000, needs at least 0 and at most 65535\n")
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith("TRELLIS_HEALTH_PORT (--health-port): has 70000, ")
+    assert lacking(err, "0", "65535") == []
 
 
 class ConfinedSettings(ServiceSettings):
@@ -272,6 +270,5 @@ def test_namespaces_are_separated_by_commas_each_counts_once() -> None:
 def test_a_name_that_no_namespace_has_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRELLIS_WATCH_NAMESPACES", "a,B_c")
     [line] = lines(ConfinedSettings)
-    assert line == (
-        "TRELLIS_WATCH_NAMESPACES: has 'a,B_c', needs names of namespaces separated by commas, and 'B_c' is none"
-    )
+    assert line.startswith("TRELLIS_WATCH_NAMESPACES: has 'a,B_c', ")
+    assert "'B_c'" in line
