@@ -59,6 +59,10 @@ def test_prose_is_three_plain_words_in_a_row(text: str, prose: bool) -> None:
         "for words in ('there is none', 'x'):\n  assert words in text",
         "@mark.parametrize('key, words', [(1, 'there is none')])\ndef test(key, words):\n  assert words in text(key)",
         "@pytest.mark.parametrize('words', ['there is none'])\ndef test(words):\n  with raises(E, match=words): pass",
+        "await until(lambda: 'there is none' in text)",
+        "assert lacking(text, 'x', 'there is none') == []",
+        "T = {'x': ['there is none']}\n@parametrize('words, ', T.values())\ndef test(words):\n  assert words in text",
+        "for key, words in {'x': 'there is none'}.items():\n  assert words in text(key)",
     ],
 )
 def test_a_compared_sentence_is_found(line: str) -> None:

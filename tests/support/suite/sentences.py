@@ -1,6 +1,7 @@
-"""Find asserts that compare sentences written for people: a change of wording must break no test.
+"""Find comparisons with sentences written for people: a change of wording must break no test.
 
-In: test files. Out: each text of a comparison inside ``assert``, or of ``match=`` of ``pytest.raises``, that is prose.
+In: test files. Out: each text that is compared, searched for, given to ``lacking`` or to ``match=`` of
+``pytest.raises``, and is prose; also if a constant, a loop or a parameter of the test stands for it.
 Called by tests/contract/test_sentences.py, and by ``PYTHONPATH=tests python -m support.suite.sentences FOLDER``.
 
 Rule: a text is prose if three plain lower-case words stand in a row (the first of a sentence may have a capital). Not
@@ -14,10 +15,12 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from support.suite.naming import lacking
 
 ROOT: Final = Path(__file__).parents[3]
 GUARDED: Final = ("tests/contract", "tests/fuzz", "tests/unit")
@@ -77,13 +80,12 @@ def is_prose(text: str) -> bool:
 
 def compared(tree: ast.Module) -> Iterator[ast.Constant]:
     """Yield the string constants that a file compares, also those that a name, a loop or a parameter stands for."""
+    tables = {name: values[0] for name, values in _bindings(tree, {}) if values}
     for scope in _scopes(tree):
         for node in _own(scope):
-            if isinstance(node, ast.Assert):
-                yield from _of_assert(node.test)
-            elif isinstance(node, ast.Call) and _name(node.func) in _EXPECTING:
-                yield from (one for keyword in node.keywords if keyword.arg == "match" for one in _texts(keyword.value))
-        yield from _of_names(scope)
+            for operand in _operands(node):
+                yield from _texts(operand)
+        yield from _of_names(scope, tables)
 
 
 def findings(text: str, file: str) -> list[Finding]:
@@ -149,17 +151,19 @@ def _own(scope: ast.AST) -> Iterator[ast.AST]:
             yield from _own(child)
 
 
-def _of_assert(test: ast.expr) -> Iterator[ast.Constant]:
-    for operand in _operands(test):
-        yield from _texts(operand)
-
-
-def _operands(test: ast.expr) -> Iterator[ast.expr]:
-    for node in ast.walk(test):
-        if isinstance(node, ast.Compare):
-            yield from (node.left, *node.comparators)
-        elif isinstance(node, ast.Call) and _name(node.func) in _SEARCHES:
-            yield from node.args[:1]
+def _operands(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield what a node compares: sides of a comparison, what is searched for, what an exception has to match."""
+    match node:
+        case ast.Compare(left=left, comparators=others):
+            yield from (left, *others)
+        case ast.Call(func=function, args=[first, *_]) if _name(function) in _SEARCHES:
+            yield first
+        case ast.Call(func=function, args=[_, *names]) if _name(function) == lacking.__name__:
+            yield from (name.value if isinstance(name, ast.Starred) else name for name in names)
+        case ast.Call(func=function, keywords=keywords) if _name(function) in _EXPECTING:
+            yield from (keyword.value for keyword in keywords if keyword.arg == "match")
+        case _:
+            pass
 
 
 def _texts(node: ast.expr) -> Iterator[ast.Constant]:
@@ -191,32 +195,25 @@ def _inside(node: ast.expr) -> Iterable[ast.expr | None]:
             return ()
 
 
-def _of_names(scope: ast.AST) -> Iterator[ast.Constant]:
+def _of_names(scope: ast.AST, tables: Mapping[str, ast.expr]) -> Iterator[ast.Constant]:
     """Yield the constants behind names of a scope that are read in comparisons only; a set there is one of cases."""
     nodes = list(ast.walk(scope))
     bound: dict[str, list[ast.expr]] = {}
-    for name, values in _bindings(scope):
+    for name, values in _bindings(scope, tables):
         bound.setdefault(name, []).extend(values)
     reads = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
-    operands = {
-        id(operand)
-        for node in nodes
-        for operand in (
-            _operands(node.test)
-            if isinstance(node, ast.Assert)
-            else (keyword.value for keyword in node.keywords if keyword.arg == "match")
-            if isinstance(node, ast.Call) and _name(node.func) in _EXPECTING
-            else ()
-        )
-    }
+    operands = {id(operand) for node in nodes for operand in _operands(node)}
     for name, values in bound.items():
         of_name = [id(node) for node in reads if node.id == name]
         if of_name and operands.issuperset(of_name):
             yield from (one for value in values if not isinstance(value, ast.Set) for one in _texts(value))
 
 
-def _bindings(scope: ast.AST) -> Iterator[tuple[str, list[ast.expr]]]:
-    """Yield names of a scope with the expressions that they stand for: assigned, looped over, or parameters."""
+def _bindings(scope: ast.AST, tables: Mapping[str, ast.expr]) -> Iterator[tuple[str, list[ast.expr]]]:
+    """Yield names of a scope with the expressions that they stand for: assigned, looped over, or parameters.
+
+    ``tables``: what names of the module stand for, as loops and parameters go through these.
+    """
     for node in _own(scope):
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
@@ -224,21 +221,44 @@ def _bindings(scope: ast.AST) -> Iterator[tuple[str, list[ast.expr]]]:
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                 yield name, [value]
             case ast.For(target=target, iter=rows) | ast.comprehension(target=target, iter=rows):
-                yield from _columns([one.id if isinstance(one, ast.Name) else "" for one in _row(target)], rows)
+                names = [one.id if isinstance(one, ast.Name) else "" for one in _row(target)]
+                yield from _columns(names, _rows(rows, tables))
             case _:
                 pass
     for call in getattr(scope, "decorator_list", []):
         if isinstance(call, ast.Call) and _name(call.func) == "parametrize" and len(call.args) > 1:
             names = ast.literal_eval(call.args[0])
             names = names.replace(",", " ").split() if isinstance(names, str) else list(names)
-            yield from _columns(names, call.args[1])
+            yield from _columns(names, _rows(call.args[1], tables))
 
 
-def _columns(names: list[str], rows: ast.expr) -> Iterator[tuple[str, list[ast.expr]]]:
-    if isinstance(rows, ast.List | ast.Tuple | ast.Set):
-        table = [_row(row) if len(names) > 1 else [row] for row in rows.elts]
-        for at, name in enumerate(names):
-            yield name, [row[at] for row in table if len(row) > at]
+def _columns(names: list[str], rows: list[ast.expr]) -> Iterator[tuple[str, list[ast.expr]]]:
+    table = [_row(row) if len(names) > 1 else [row] for row in rows]
+    for at, name in enumerate(names):
+        yield name, [row[at] for row in table if len(row) > at]
+
+
+def _rows(table: ast.expr, tables: Mapping[str, ast.expr]) -> list[ast.expr]:
+    """Return the rows of a table that is written out; none if it is made in another way."""
+    match table:
+        case ast.Name(id=name) if name in tables:
+            return _rows(tables[name], {})
+        case ast.List(elts=rows) | ast.Tuple(elts=rows) | ast.Set(elts=rows):
+            return rows
+        case ast.Call(func=ast.Attribute(value=inner, attr="values")) if isinstance(
+            found := _dict(inner, tables), ast.Dict
+        ):
+            return found.values
+        case ast.Call(func=ast.Attribute(value=inner, attr="items")) if isinstance(
+            found := _dict(inner, tables), ast.Dict
+        ):
+            return [ast.Tuple([key, value]) for key, value in zip(found.keys, found.values, strict=True) if key]
+        case _:
+            return []
+
+
+def _dict(node: ast.expr, tables: Mapping[str, ast.expr]) -> ast.expr:
+    return tables.get(node.id, node) if isinstance(node, ast.Name) else node
 
 
 def _row(node: ast.expr) -> list[ast.expr]:

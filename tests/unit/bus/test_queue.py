@@ -187,7 +187,7 @@ async def test_a_new_add_does_not_wait_for_the_backoff(telemetry: Telemetry) -> 
         assert work.started == ["a", "a"]
 
 
-@pytest.mark.parametrize("meanwhile", ["it runs", "it backs off"])
+@pytest.mark.parametrize("meanwhile", ["running", "backing off"])
 async def test_a_redelivered_message_causes_no_further_run_and_its_newest_delivery_is_acknowledged(
     telemetry: Telemetry, meanwhile: str
 ) -> None:
@@ -196,12 +196,12 @@ async def test_a_redelivered_message_causes_no_further_run_and_its_newest_delive
     async with working(queue):
         queue.add("a", Acked(1, first))
         await settle()
-        if meanwhile == "it backs off":
+        if meanwhile == "backing off":
             await work.fail("a")
         queue.add("a", Acked(1, second))
         await settle()
         assert len(work.started) == 1
-        if meanwhile == "it backs off":
+        if meanwhile == "backing off":
             timers.advance(1)
             await settle()
         await work.end("a")

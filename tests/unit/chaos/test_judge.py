@@ -74,7 +74,7 @@ BAD = {
     ),
     "what nobody asked to go is deleted": (
         [leads("first-1"), record("delete", "runtimeclasses", "spin-2")],
-        "nobody had asked",
+        "runtimeclasses /spin-2",
     ),
     "a former leader writes over its successor": (
         [

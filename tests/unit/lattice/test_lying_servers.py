@@ -96,8 +96,8 @@ def complaints() -> list[object]:
         (b"MSG a 1 %d\r\n" % (LARGEST + 1), 1, "message of"),
         (b"HMSG a 1 12 %d\r\n" % 10**12, 1, "message of"),
         (b"HMSG a 1 %d 12\r\n" % 10**12, 1, "message of"),
-        (b"x" * 2**16, LONGEST // 2**16 + 1, "a line of more than"),
-        (b"INFO " + b"{" * 2**16, LONGEST // 2**16 + 1, "a line of more than"),
+        (b"x" * 2**16, LONGEST // 2**16 + 1, f"{LONGEST} bytes"),
+        (b"INFO " + b"{" * 2**16, LONGEST // 2**16 + 1, f"{LONGEST} bytes"),
     ],
     ids=["message", "with headers", "headers larger than it", "line without an end", "INFO without an end"],
 )

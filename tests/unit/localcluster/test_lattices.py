@@ -101,7 +101,7 @@ def test_without_rust_wadm_and_the_host_say_what_is_missing(monkeypatch: pytest.
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert lacking(lattice_servers.missing(), "wadm", "cargo, cc") == []
-    with pytest.raises(ToolError, match="missing: cargo, cc"):
+    with pytest.raises(ToolError, match=r"\bcargo, cc\b"):
         lattice_servers.lattice_servers(None)  # type: ignore[arg-type]
 
 

@@ -137,18 +137,16 @@ BEFORE = "2026-11-22T06:59:59Z"
 """A second before the Job was created."""
 DONE = replace(AT_WORK, jobs=[job(conditions=[{"type": "Complete", "status": "True"}])], pods=[])
 
-CAUSES: dict[str, tuple[NodeWorld, str]] = {
+CAUSES: dict[str, tuple[NodeWorld, str, list[str]]] = {
     "its image cannot be pulled": (
         replace(AT_WORK, pods=[waiting("ErrImagePull", "not found")]),
-        (
-            "the image of the installer cannot be pulled: ErrImagePull: not found. Check the image's name, that "
-            "its registry "
-            "is reached, and the pull secret of namespace trellis-installers"
-        ),
+        "pod",
+        ["ErrImagePull: not found", "trellis-installers"],
     ),
     "its image backs off": (
         replace(AT_WORK, pods=[waiting("ImagePullBackOff", "Back-off pulling image")]),
-        "the image of the installer cannot be pulled: ImagePullBackOff: Back-off pulling image. Check",
+        "pod",
+        ["ImagePullBackOff: Back-off pulling image"],
     ),
     "its pull secret is missing": (
         replace(
@@ -162,57 +160,53 @@ CAUSES: dict[str, tuple[NodeWorld, str]] = {
                 ],
             ),
         ),
-        (
-            "the image of the installer cannot be pulled, Secret trellis-installers/absent is missing: ErrImagePull: "
-            "unauthorized. Create it, of type kubernetes.io/dockerconfigjson, or name another: "
-            "TRELLIS_INSTALLER_PULL_SECRETS of provisioner"
-        ),
+        "pod",
+        [
+            "Secret trellis-installers/absent",
+            "ErrImagePull: unauthorized",
+            "kubernetes.io/dockerconfigjson",
+            "TRELLIS_INSTALLER_PULL_SECRETS",
+        ],
     ),
     "a Shim's pull secret is missing": (
         replace(WAITING, node=node(**marked(f"attempt 1: InstallerFailed: DownloadFailed: {SHIMS_SECRET}"))),
-        (
-            "DownloadFailed: the pull secret 'x' is not there. Create it in the namespace of the installer's Jobs, of "
-            "type kubernetes.io/dockerconfigjson"
-        ),
+        "last failure",
+        ["DownloadFailed", "'x'", "kubernetes.io/dockerconfigjson"],
     ),
     "what waits now comes before what failed before": (
         replace(AT_WORK, node=node(**marked(MISMATCH)), pods=[waiting("ErrImagePull", "not found")]),
-        "the image of the installer cannot be pulled",
+        "pod",
+        ["ErrImagePull: not found"],
     ),
     "a wrong checksum": (
         replace(WAITING, node=node(**marked(MISMATCH))),
-        (
-            "ChecksumMismatch: https://example.com/spin.tar.gz should "
-            "have the SHA-256 ab and has cd. Give the Shim the "
-            "sha256 of the file that is to be there, or mend its source"
-        ),
+        "last failure",
+        ["ChecksumMismatch", "https://example.com/spin.tar.gz", "sha256"],
     ),
     "a handler that is missing": (
         replace(WAITING, node=node(**marked("attempt 1: HandlerMissing: does not list the runtime handler 'spin'"))),
-        "HandlerMissing: does not list the runtime handler 'spin'. See that the shim installs a handler of this name",
+        "last failure",
+        ["HandlerMissing", "'spin'"],
     ),
     "a node that lists no handlers": (
         replace(WAITING, node=node(**marked("attempt 1: HandlerMissing: it lists no runtime handlers at all"))),
-        "HandlerMissing: it lists no runtime handlers at all. Bring its kubelet and container runtime up to date",
+        "last failure",
+        ["HandlerMissing", "kubelet"],
     ),
     "its kubelet is away": (
         replace(WAITING, node=node(ready=False)),
-        (
-            "its kubelet does not report it ready, so nothing is begun on it: NodeStatusUnknown: Kubelet stopped "
-            "posting node status.; linux/amd64, containerd://2. Mend the kubelet: `kubectl describe node n`"
-        ),
+        "kubelet",
+        ["NodeStatusUnknown", "linux/amd64", "containerd://2", "kubectl describe node n"],
     ),
     "a quota that refuses the pod": (
         replace(AT_WORK, pods=[], beside=Beside(LEADERS, [warning("uid-job", "FailedCreate", QUOTA)])),
-        (
-            "the API server refuses the installer's pod: exceeded quota: "
-            "small, requested: pods=1, used: pods=0, limited: "
-            "pods=0. Raise ResourceQuota small of namespace trellis-installers: "
-        ),
+        "pod",
+        ["exceeded quota: small", "ResourceQuota small", "trellis-installers"],
     ),
     "a Job that is suspended": (
         replace(AT_WORK, jobs=[job() | {"spec": {"suspend": True}}], pods=[]),
-        "its installer Job is suspended (spec.suspend)",
+        "pod",
+        ["spec.suspend"],
     ),
     "a quota that refuses the Job": (
         replace(
@@ -229,10 +223,8 @@ CAUSES: dict[str, tuple[NodeWorld, str]] = {
                 ],
             ),
         ),
-        (
-            "the API server refuses the installer's Job: exceeded quota: few, requested: jobs=1. Raise "
-            "ResourceQuota few of"
-        ),
+        "job",
+        ["exceeded quota: few", "ResourceQuota few"],
     ),
     "the Role of provisioner went with the namespace": (
         replace(
@@ -240,11 +232,8 @@ CAUSES: dict[str, tuple[NodeWorld, str]] = {
             ledger=Ledger({"uid-n": Entry("d2", 1, 1000)}),
             beside=Beside(LEADERS, [warning("uid-n", Reason.JOB_REFUSED, f"{NO_ROLE}; {APPLY_AGAIN}")]),
         ),
-        (
-            "the API server refuses the installer's Job: "
-            'User "x" cannot create resource "jobs" in API group "batch" in the namespace "y". '
-            f"Give the account the permission to create jobs: {APPLY_AGAIN}"
-        ),
+        "job",
+        ['User "x"', 'resource "jobs"', 'namespace "y"', APPLY_AGAIN],
     ),
     "a sandbox that cannot be made": (
         replace(
@@ -252,45 +241,47 @@ CAUSES: dict[str, tuple[NodeWorld, str]] = {
             pods=[pod(phase="Pending")],
             beside=Beside(LEADERS, [warning("uid-pod", "FailedCreatePodSandBox", "no runtime")]),
         ),
-        "trellis-installers/n-pod does not start: FailedCreatePodSandBox: no runtime. `kubectl describe pod",
+        "pod",
+        ["trellis-installers/n-pod", "FailedCreatePodSandBox: no runtime", "kubectl describe pod"],
     ),
     "nobody leads": (
         replace(WAITING, beside=Beside([Leader("provisioner", "", "nothing is begun"), LEADERS[1]])),
-        "nobody leads provisioner, so nothing is begun. Start it with `trellis run provisioner`",
+        "provisioner",
+        ["trellis run provisioner"],
     ),
     "halted": (
         replace(WAITING, ledger=Ledger({}, halted=("spin",))),
-        (
-            "the rollout of spin is halted, because too many nodes failed, and this one waits for it. `trellis explain "
-            "shim/spin` names the failure; then `trellis rollout resume spin`"
-        ),
+        "rollout",
+        ["spin", "trellis explain shim/spin", "trellis rollout resume spin"],
     ),
     "a word that is neither": (
         replace(WAITING, node=node(**{names.ANNOTATION_OPT_IN: "maybe"})),
-        "its annotation kwasm.sh/kwasm-node has 'maybe', which is neither true nor false. `kubectl annotate node n",
+        "opted in",
+        ["kwasm.sh/kwasm-node", "'maybe'", "kubectl annotate node n"],
     ),
-    "nobody opted it in": (
-        replace(WAITING, shims=[]),
-        "it is not opted in: it has no annotation kwasm.sh/kwasm-node, and no Shim's nodeSelector is for it. `kubectl",
-    ),
+    "nobody opted it in": (replace(WAITING, shims=[]), "opted in", ["kwasm.sh/kwasm-node", "nodeSelector", "kubectl"]),
     "another operator runs": (
         replace(
             WAITING,
             beside=Beside(LEADERS, [warning("uid-n", "OtherControllerActive", "Deployment x runs kwasm-operator")]),
         ),
-        "OtherControllerActive: Deployment x runs kwasm-operator",
+        "held",
+        ["OtherControllerActive: Deployment x runs kwasm-operator"],
     ),
     "a policy that refuses the labels": (
         replace(DONE, beside=Beside(LEADERS, [warning("uid-n", Reason.UPDATE_REFUSED, POLICY)])),
-        f"NodeUpdateRefused: {POLICY}. Change ValidatingAdmissionPolicy no-labels",
+        "held",
+        [f"NodeUpdateRefused: {POLICY}", "ValidatingAdmissionPolicy no-labels"],
     ),
     "a permission that is missing": (
         replace(DONE, beside=Beside(LEADERS, [warning("uid-n", Reason.UPDATE_REFUSED, LACKS)])),
-        f"NodeUpdateRefused: {LACKS}. Give the account the permission to patch nodes",
+        "held",
+        [f"NodeUpdateRefused: {LACKS}", "patch nodes"],
     ),
     "a refusal of a former Job": (
         replace(DONE, beside=Beside(LEADERS, [warning("uid-n", Reason.UPDATE_REFUSED, POLICY, BEFORE)])),
-        "spin: not proved here yet",
+        "shim",
+        ["spin"],
     ),
     "a quota, after a refusal of a former Job": (
         replace(
@@ -304,20 +295,21 @@ CAUSES: dict[str, tuple[NodeWorld, str]] = {
                 ],
             ),
         ),
-        "the API server refuses the installer's pod: exceeded quota: small",
+        "pod",
+        ["exceeded quota: small"],
     ),
-    "nothing is wrong yet": (AT_WORK, "spin: not proved here yet"),
+    "nothing is wrong yet": (AT_WORK, "shim", ["spin"]),
 }
 
 
-@pytest.mark.parametrize(("world", "cause"), CAUSES.values(), ids=CAUSES)
-def test_the_first_line_names_the_cause_and_what_to_do(world: NodeWorld, cause: str) -> None:
+@pytest.mark.parametrize(("world", "about", "named"), CAUSES.values(), ids=CAUSES)
+def test_the_first_line_names_the_cause_and_what_to_do(world: NodeWorld, about: str, named: list[str]) -> None:
     page = explain_node(world)
-    assert page.subject == "node n"
-    assert page.headline.partition(": ")[2].startswith(cause)
+    assert page.cause is not None
+    assert (page.subject, page.cause.about) == ("node n", about)
+    assert lacking(page.headline, *named) == []
     document = page.document()
     assert document["ok"] is False
-    assert page.cause is not None
     assert document["cause"] == page.cause.text
 
 
@@ -389,40 +381,38 @@ def with_conditions(*conditions: Manifest, **spec: Any) -> Manifest:
 
 ALL = said("Available", "True", "AllNodesReady", "1 of 1 nodes run it")
 SOME = said("Available", "False", "NodesNotReady", "0 of 1 nodes run it")
-SHIM_CAUSES: dict[str, tuple[ShimWorld, str]] = {
+SHIM_CAUSES: dict[str, tuple[ShimWorld, list[str]]] = {
     "a node that fails": (
         ShimWorld(
             with_conditions(SOME, said("Degraded", "True", "NodesFailing", "…")),
             [],
             beside=Beside(LEADERS),
         ),
-        (
-            "node n: ChecksumMismatch: https://example.com/spin.tar.gz should have the SHA-256 ab and has cd. "
-            "Give the Shim"
-        ),
+        ["node n", "ChecksumMismatch", "https://example.com/spin.tar.gz"],
     ),
     "a Job that is held up": (
         ShimWorld(with_conditions(SOME), held={"n": Line("pod", "it waits", False, "do this", Rank.CAUSE)}),
-        "node n: it waits. Do this",
+        ["node n", "it waits", "Do this"],
     ),
     "its spec": (
         ShimWorld(with_conditions(SOME, said("Degraded", "True", "Unverified", "the source has no sha256"))),
-        "Unverified: the source has no sha256. Give the source a sha256, or the image a digest",
+        ["Unverified: the source has no sha256"],
     ),
-    "paused": (ShimWorld(with_conditions(SOME, paused=True)), "it is paused by spec.paused. `trellis rollout resume"),
+    "paused": (ShimWorld(with_conditions(SOME, paused=True)), ["spec.paused", "trellis rollout resume"]),
     "never looked at": (
         ShimWorld({name: SHIM[name] for name in ("metadata", "spec")}),
-        "never: is provisioner running?. `trellis run provisioner`",
+        ["provisioner", "trellis run provisioner"],
     ),
 }
 
 
-@pytest.mark.parametrize(("world", "cause"), SHIM_CAUSES.values(), ids=SHIM_CAUSES)
-def test_a_shim_names_the_first_node_that_fails_or_its_own_fault(world: ShimWorld, cause: str) -> None:
-    marks = marked(MISMATCH) if cause.startswith("node n: Checksum") else {}
+@pytest.mark.parametrize(("world", "named"), SHIM_CAUSES.values(), ids=SHIM_CAUSES)
+def test_a_shim_names_the_first_node_that_fails_or_its_own_fault(world: ShimWorld, named: list[str]) -> None:
+    marks = marked(MISMATCH) if "ChecksumMismatch" in named else {}
     page = explain_shim(replace(world, nodes=[view_node(node(**marks))]))
     assert page.subject == "shim spin"
-    assert page.headline.partition(": ")[2].startswith(cause.replace("?.", "?"))
+    assert page.cause is not None
+    assert lacking(page.headline, *named) == []
 
 
 def test_a_shim_that_is_everywhere_is_well_and_one_for_no_node_is_not() -> None:
@@ -471,10 +461,9 @@ def test_of_many_jobs_each_is_told_what_holds_it_up() -> None:
     pods.append(waiting("ErrImagePull", "not found") | {"metadata": pod()["metadata"] | {"labels": labels}})
     events.append(warning("uid-b", "FailedCreate", QUOTA))
     held = held_up_by_node(jobs, pods, events)
-    assert {name: line.text.partition(":")[0] for name, line in held.items()} == {
-        "a": "the image of the installer cannot be pulled",
-        "b": "the API server refuses the installer's pod",
-    }
+    assert set(held) == {"a", "b"}
+    assert lacking(held["a"].text, "ErrImagePull: not found") == []
+    assert lacking(held["b"].text, "exceeded quota: small") == []
 
 
 def degraded(reason: Reason | ShimReason, message: str, **metadata: Any) -> Manifest:

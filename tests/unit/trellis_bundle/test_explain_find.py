@@ -33,7 +33,7 @@ ABSENCES: dict[str, tuple[str | None, Absence, list[str], str, Rank]] = {
     "one elsewhere": (
         "a",
         Absence(elsewhere=["b", "c"], alike=["a/y"]),
-        ["Thing x", "namespace a", "namespace b, c"],
+        ["Thing x", "namespace a", "b, c"],
         "`trellis explain thing/x -n b`",
         Rank.CAUSE,
     ),

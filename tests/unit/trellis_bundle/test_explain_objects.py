@@ -42,7 +42,7 @@ def group(*conditions: Manifest, **spec: Any) -> Manifest:
 
 
 QUOTA = 'pods "hosts-x" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1'
-GROUPS: dict[str, tuple[Manifest, str]] = {
+GROUPS: dict[str, tuple[Manifest, str, list[str]]] = {
     "a Secret is missing": (
         group(
             said(
@@ -52,23 +52,23 @@ GROUPS: dict[str, tuple[Manifest, str]] = {
                 "Secret team/creds is missing: create it, or name another in the spec",
             )
         ),
-        "Secret team/creds is missing. Create it, or name another in the spec",
+        "degraded",
+        ["Secret team/creds is missing"],
     ),
     "its image cannot be pulled": (
         group(said("Degraded", "True", "ImagePullBackOff", "pod a, container wasmcloud-host: Back-off")),
-        "the image of its hosts cannot be pulled: ImagePullBackOff: pod a, container wasmcloud-host: Back-off. Check",
+        "degraded",
+        ["ImagePullBackOff: pod a, container wasmcloud-host: Back-off", "spec.image", "spec.imagePullSecrets"],
     ),
     "a quota": (
         group(said("Degraded", "True", "FailedCreate", QUOTA)),
-        (
-            "the API server refuses its pods: exceeded quota: small, requested: pods=1, used: pods=1, limited: "
-            "pods=1. Raise "
-            "ResourceQuota small of namespace team, or ask for fewer hosts"
-        ),
+        "degraded",
+        ["exceeded quota: small", "ResourceQuota small", "namespace team"],
     ),
     "a crash": (
         group(said("Degraded", "True", "CrashLoopBackOff", "pod a-1, container host: back-off; it said last: no")),
-        "CrashLoopBackOff: pod a-1, container host: back-off; it said last: no. `kubectl logs -n team a-1",
+        "degraded",
+        ["CrashLoopBackOff: pod a-1, container host: back-off; it said last: no", "kubectl logs -n team a-1"],
     ),
     "credentials are refused": (
         group(
@@ -76,46 +76,46 @@ GROUPS: dict[str, tuple[Manifest, str]] = {
             said("HostsReported", "Unknown", "LatticeAway", "NATS refused the user: its nkey"),
             secretName="creds",
         ),
-        "LatticeAway: NATS refused the user: its nkey. Check the credentials in Secret team/creds against the users",
+        "lattice",
+        ["LatticeAway: NATS refused the user: its nkey", "Secret team/creds"],
     ),
     "its NATS is away": (
         group(READY, said("HostsReported", "Unknown", "LatticeAway", "connection refused")),
-        "LatticeAway: connection refused. Check spec.natsAddress and spec.natsClientPort",
+        "lattice",
+        ["LatticeAway: connection refused", "spec.natsAddress", "spec.natsClientPort"],
     ),
     "wadm is away": (
         group(READY, HEARD, said("ApplicationsKnown", "Unknown", "WadmAway", "no answer")),
-        "wadm of lattice east does not answer: no answer. Start wadm, or see its log",
+        "wadm",
+        ["lattice east", "no answer"],
     ),
     "a host is silent": (
         group(READY, said("HostsReported", "False", "HostsSilent", "no heartbeat for 70 s of the host in pod a")),
-        "HostsSilent: no heartbeat for 70 s of the host in pod a",
+        "lattice",
+        ["HostsSilent: no heartbeat for 70 s of the host in pod a"],
     ),
     "another operator runs": (
         group(said("OtherControllerActive", "True", "WasmCloudOperatorRuns", "remove it")),
-        "WasmCloudOperatorRuns: remove it",
+        "held",
+        ["WasmCloudOperatorRuns: remove it"],
     ),
 }
 
 
-def caused(page: Explanation) -> str:
-    """Return what the first line of a page has behind the object and its state."""
-    assert page.cause is not None
-    return page.headline.partition(": ")[2]
-
-
-@pytest.mark.parametrize(("manifest", "cause"), GROUPS.values(), ids=GROUPS)
-def test_a_group_of_hosts_names_its_cause(manifest: Manifest, cause: str) -> None:
+@pytest.mark.parametrize(("manifest", "about", "named"), GROUPS.values(), ids=GROUPS)
+def test_a_group_of_hosts_names_its_cause(manifest: Manifest, about: str, named: list[str]) -> None:
     page = explain_group(manifest, Beside([LEADER]))
-    assert (page.subject, caused(page).startswith(cause)) == ("hostgroup team/hosts", True)
     found = group_cause(manifest)
     assert found is not None
     assert page.cause == found, "status says the same"
+    assert (page.subject, found.about) == ("hostgroup team/hosts", about)
+    assert lacking(page.headline, *named) == []
 
 
 def test_a_group_that_is_well_or_only_new_is_ready() -> None:
     new = group(READY, FINE, said("HostsReported", "Unknown", "WaitingForHosts", "1 of 2"))
     for one in (group(), new):
-        assert explain_group(one, Beside([LEADER])).headline == "hostgroup team/hosts is ready"
+        assert explain_group(one, Beside([LEADER])).cause is None
     unled = explain_group(group(), Beside([replace(LEADER, holder="")]))
     assert "nobody leads host-manager" in unled.headline
 
@@ -127,43 +127,41 @@ def controller(*conditions: Manifest, **status: Any) -> Manifest:
 
 RUNNING = said("Ready", "True", "Running", "it is called when what it watches changes")
 FAULT = {"kind": "Trapped", "message": "unreachable", "time": "2026-11-22T07:00:00Z"}
-CONTROLLERS: dict[str, tuple[Manifest, str]] = {
+CONTROLLERS: dict[str, tuple[Manifest, str, list[str]]] = {
     "a trap while it runs": (
         controller(RUNNING, lastFault=FAULT, failing=1, traps=3),
-        (
-            "its last call was ended, Trapped: unreachable (at 2026-11-22T07:00:00Z; 3 traps, and it fails on 1 "
-            "object now). "
-            "Mend the module, or take its former version: spec.module"
-        ),
+        "last fault",
+        ["Trapped: unreachable", "2026-11-22T07:00:00Z", "3 traps", "1 object", "spec.module"],
     ),
     "a trap that stops it": (
         controller(said("Ready", "False", "Trapped", "it is tried again"), lastFault=FAULT, traps=1, state="Failed"),
-        "its last call was ended, Trapped: unreachable (at 2026-11-22T07:00:00Z; 1 traps).",
+        "last fault",
+        ["Trapped: unreachable", "2026-11-22T07:00:00Z", "1 traps"],
     ),
     "too slow": (
         controller(RUNNING, lastFault=FAULT | {"kind": "TimeExceeded"}, failing=2),
-        (
-            "its last call was ended, TimeExceeded: unreachable (at 2026-11-22T07:00:00Z; 0 traps, and it fails "
-            "on 2 objects "
-            "now). Raise its limit of time in spec.limits"
-        ),
+        "last fault",
+        ["TimeExceeded: unreachable", "2 objects", "spec.limits"],
     ),
     "a right it lacks": (
         controller(
             said("WatchesGranted", "False", "WatchNotGranted", "nobody may"),
             said("Ready", "False", "WatchNotGranted", "nobody may"),
         ),
-        "WatchNotGranted: nobody may",
+        "WatchesGranted",
+        ["WatchNotGranted: nobody may"],
     ),
-    "never looked at": (controller(conditions=[]), "never: nobody has looked at it yet. `trellis run controller-host`"),
+    "never looked at": (controller(conditions=[]), "looked at", ["trellis run controller-host"]),
 }
 
 
-@pytest.mark.parametrize(("manifest", "cause"), CONTROLLERS.values(), ids=CONTROLLERS)
-def test_a_controller_names_its_cause(manifest: Manifest, cause: str) -> None:
+@pytest.mark.parametrize(("manifest", "about", "named"), CONTROLLERS.values(), ids=CONTROLLERS)
+def test_a_controller_names_its_cause(manifest: Manifest, about: str, named: list[str]) -> None:
     page = explain_controller(manifest, Beside())
-    assert (page.subject, caused(page).startswith(cause)) == ("controller team/c", True)
+    assert page.cause is not None
     assert page.cause == controller_cause(manifest), "status says the same"
+    assert (page.subject, page.cause.about) == ("controller team/c", about)
+    assert lacking(page.headline, *named) == []
 
 
 def test_a_controller_that_is_well_paused_or_failed_long_ago_is_ready() -> None:
@@ -185,20 +183,22 @@ def test_a_grant_names_what_keeps_it_from_having_an_effect() -> None:
     world = GrantWorld(grant(), [group()], [there])
     well = explain_grant(world)
     assert (well.subject, well.cause) == ("secretgrant vault/g", None)
-    causes = {
-        "no group of hosts of namespace team is on lattice west, which has east. Name a namespace": replace(
-            world, grant=grant("west")
-        ),
-        "ServiceAccount vault/web does not exist. `kubectl -n vault create serviceaccount web`": replace(
-            world, accounts=[replace(there, there=False)]
+    broken = [
+        (replace(world, grant=grant("west")), ["namespace team", "lattice west", "east"]),
+        (
+            replace(world, accounts=[replace(there, there=False)]),
+            ["ServiceAccount vault/web", "kubectl -n vault create serviceaccount web"],
         ),
         (
-            "secrets-backend may not be ServiceAccount vault/web. `trellis secrets roles -n vault -a web | kubectl"
-        ): replace(world, accounts=[replace(there, may_be=False)]),
-        "it cannot be read, and so gives nothing. Write": replace(world, grant=grant() | {"spec": {"from": 1}}),
-    }
-    for cause, broken in causes.items():
-        assert caused(explain_grant(broken)).startswith(cause)
+            replace(world, accounts=[replace(there, may_be=False)]),
+            ["secrets-backend", "ServiceAccount vault/web", "trellis secrets roles -n vault -a web"],
+        ),
+        (replace(world, grant=grant() | {"spec": {"from": 1}}), ["secretgrant vault/g"]),
+    ]
+    for one, named in broken:
+        page = explain_grant(one)
+        assert page.cause is not None
+        assert lacking(page.headline, *named) == []
     unknown = replace(world, accounts=[replace(there, may_be=None)])
     assert explain_grant(unknown).cause is None
 

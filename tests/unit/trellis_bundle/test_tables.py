@@ -178,7 +178,7 @@ def test_failed_nodes_and_invalid_annotations_are_problems_and_work_is_none() ->
 
 def test_the_rollout_names_the_cause_of_the_first_node_and_what_says_more() -> None:
     problem = rollout_part(ROLLOUT).problem
-    assert lacking(problem, "1 failed", "broken: it broke", "trellis explain node/broken") == []
+    assert lacking(problem, "1 failed", "broken", "it broke", "trellis explain node/broken") == []
     part = rollout_part(ROLLOUT, {"busy": "its image cannot be pulled", "done": "what was, is no trouble any more"})
     assert lacking(part.problem, "busy: its image cannot be pulled", "trellis explain node/busy") == []
     assert part.facts["causes"] == {"broken": "it broke", "busy": "its image cannot be pulled"}

@@ -221,7 +221,7 @@ def test_one_instance_of_a_controller_is_awake_at_a_time(modules: Modules, snaps
     Instance.wake(guest.module, tape.LIMITS, wat.RecordingHost(), found).close()
 
 
-@pytest.mark.parametrize("when", ["is gone", "is another", "was cut short"])
+@pytest.mark.parametrize("when", ["is gone", "is another", "was cut"])
 def test_a_snapshot_whose_file_has_changed_since_it_was_found_is_lost(
     when: str, modules: Modules, snapshots: Snapshots
 ) -> None:

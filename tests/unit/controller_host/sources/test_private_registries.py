@@ -44,10 +44,10 @@ async def test_credentials_that_are_missing_wrong_or_unreadable_are_said_and_not
         assert lacking((await here.refusal(oci=module)).message, "Secret registry", "namespace team") == []
         entry = {"username": "me", "password": "hunter3"}
         for config, words in {
-            json.dumps({"auths": {"other.example": entry}}): f"has nothing for {here.server.host}",
-            json.dumps({"auths": {here.server.host: {"auth": "%%%"}}}): "is no Docker configuration",
-            "hunter3": "is no Docker configuration",
-            json.dumps({"auths": {here.server.host: entry}}): "refuses the credentials of pullSecret (401)",
+            json.dumps({"auths": {"other.example": entry}}): here.server.host,
+            json.dumps({"auths": {here.server.host: {"auth": "%%%"}}}): "Docker configuration",
+            "hunter3": "Docker configuration",
+            json.dumps({"auths": {here.server.host: entry}}): "pullSecret (401)",
         }.items():
             put_secret(here, config)
             refused = await here.refusal(oci=module)
