@@ -55,7 +55,7 @@ def test_a_directory_that_is_a_link_out_is_not_entered(root: Path) -> None:
 def test_links_in_a_circle_come_to_an_end(root: Path) -> None:
     (root / "one").symlink_to("two")
     (root / "two").symlink_to("one")
-    with pytest.raises(SourceError, match="more than 16 links"):
+    with pytest.raises(SourceError, match=r"\b16\b"):
         read_below(root, "one")
 
 

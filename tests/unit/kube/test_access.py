@@ -77,9 +77,9 @@ async def server() -> AsyncIterator[Server]:
 @pytest.mark.parametrize(
     ("content", "context", "why"),
     [
-        ("{", None, "not valid YAML at line 1"),
+        ("{", None, r"\bYAML\b.*\b1\b"),
         ("{}", None, "kubeconfig"),
-        ("token: s3cret: x", None, "not valid YAML at line 1"),
+        ("token: s3cret: x", None, r"\bYAML\b.*\b1\b"),
         (KUBECONFIG.format(server="http://x", user="token: s3cret"), "nope", r"\bnope\b"),
         (KUBECONFIG.format(server="https://x", user="client-certificate: /no/such.crt"), None, "/no/such.crt"),
     ],
@@ -150,7 +150,7 @@ async def test_a_kubeconfig_with_another_address_is_followed_after_a_refusal(tmp
 
 async def test_an_answer_that_is_no_json_is_no_crash(tmp_path: Path, server: Server) -> None:
     kube = await connect(write_kubeconfig(tmp_path, str(server.http.make_url(""))))
-    with pytest.raises(Unavailable, match="is no JSON"):
+    with pytest.raises(Unavailable, match=r"\bJSON\b"):
         await kube.get(NODES, "html")
     await kube.close()
 
@@ -183,7 +183,7 @@ async def test_a_pod_uses_its_service_account(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("trellis.kube.access.SERVICE_TOKEN_FILENAME", str(token))
     monkeypatch.setattr("kubernetes.aio.config.incluster_config.SERVICE_TOKEN_FILENAME", str(token))
     monkeypatch.setattr("kubernetes.aio.config.incluster_config.SERVICE_CERT_FILENAME", str(ca))
-    with pytest.raises(AccessError, match=r"certificates for https://\[fd00::1\]:443"):
+    with pytest.raises(AccessError, match=r"https://\[fd00::1\]:443"):
         await connect(None)
 
 

@@ -93,9 +93,9 @@ def complaints() -> list[object]:
 @pytest.mark.parametrize(
     ("words", "times", "why"),
     [
-        (b"MSG a 1 %d\r\n" % (LARGEST + 1), 1, "message of"),
-        (b"HMSG a 1 12 %d\r\n" % 10**12, 1, "message of"),
-        (b"HMSG a 1 %d 12\r\n" % 10**12, 1, "message of"),
+        (b"MSG a 1 %d\r\n" % (LARGEST + 1), 1, str(LARGEST)),
+        (b"HMSG a 1 12 %d\r\n" % 10**12, 1, str(LARGEST)),
+        (b"HMSG a 1 %d 12\r\n" % 10**12, 1, str(LARGEST)),
         (b"x" * 2**16, LONGEST // 2**16 + 1, f"{LONGEST} bytes"),
         (b"INFO " + b"{" * 2**16, LONGEST // 2**16 + 1, f"{LONGEST} bytes"),
     ],

@@ -83,4 +83,4 @@ def test_without_the_extra_the_commands_say_what_to_install() -> None:
 def test_images_are_built_from_a_checkout_and_from_nothing_else(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["image", "--source", str(tmp_path)])
     assert result.exit_code == 1
-    assert f"{tmp_path} has no deploy/images/services.Dockerfile" in result.stderr
+    assert lacking(result.stderr, str(tmp_path), "deploy/images/services.Dockerfile") == []

@@ -239,7 +239,6 @@ def test_a_node_that_lists_nothing_says_what_to_do() -> None:
 def test_nothing_is_taken_back_from_a_node_that_is_away() -> None:
     node = replace(LISTS, ready=False)
     judged = only(decide(a_snapshot(node, a_shims_job(node), done_for=61)), JudgeFailed)
-    assert "not ready" in judged.message
     assert not judged.disruptive
 
 

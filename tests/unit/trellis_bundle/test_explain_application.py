@@ -66,13 +66,13 @@ def test_of_one_that_runs_the_whole_chain_is_well() -> None:
     page = explain_application(WELL)
     lines = page.lines
     assert troubles(page) == []
-    assert page.headline == "application team/web is ready"
+    assert (page.subject, page.cause) == ("application team/web", None)
     assert [line.about for line in lines] == [
         "application", "looked at", "hosts", "both sides", "wadm", "scaler", "service", "application-manager",
     ]  # fmt: skip
     assert lacking(lines[0].text, "kubectl") == []
-    assert "2 of 2 ready" in lines[2].text
-    assert "version v1 is deployed" in lines[4].text
+    assert lacking(lines[2].text, "2 of 2") == []
+    assert lacking(lines[4].text, "v1") == []
     assert "trellis explain service/web -n team" in lines[6].text
 
 
@@ -245,7 +245,7 @@ def test_it_is_found_by_its_name_in_wadm() -> None:
     assert is_named(item, "web")
     assert not is_named(item, "other")
     [line, *_] = explain_application(replace(WELL, app=item)).lines
-    assert "in wadm Web" in line.text
+    assert lacking(line.text, "Web") == []
     running = explain_application(replace(WELL, app=with_metadata(annotations={names.ANNOTATION_APP_NAME: "Web"})))
     assert running.lines[0].text != line.text, "it is told that it shall not run"
 
@@ -277,7 +277,7 @@ def test_what_came_from_wash_and_its_events_are_told() -> None:
 def test_the_status_row_counts_phases_and_names_what_does_not_go_on() -> None:
     rows = [row_of(one) for one in (app(), app(phase="Failed"), stored("new"))]
     part = applications_part(rows, {"team/new": "nobody knows it"}, "pod-1")
-    assert part.text == "1 Deployed, 1 Failed, 1 NotLookedAt; application-manager led by pod-1"
+    assert lacking(part.text, "1 Deployed", "1 Failed", "1 NotLookedAt", "application-manager", "pod-1") == []
     assert part.facts["not_well"] == ["team/new", "team/web"]
     assert lacking(part.problem, "team/new", "team/web", "team/new: nobody knows it") == []
     assert part.problem.endswith("`trellis explain application/new -n team`")

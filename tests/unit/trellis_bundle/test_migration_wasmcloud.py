@@ -118,8 +118,7 @@ def test_a_service_with_fixed_addresses_is_kept_and_stale_ones_are_named() -> No
     former = Former(services=(of_operator("service"),), slices=(of_operator("slice"),), pods=(pod,))
     [step] = plan_services(former)
     assert (step.object, step.doing, step.write) == ("Service ns/shop", Doing.KEEP, None)
-    assert "2 fixed addresses" in step.why
-    assert lacking(step.why, "10.1.0.2") == []
+    assert lacking(step.why, "2", "10.1.0.2") == []
     assert "10.1.0.1" not in step.why
 
 
@@ -163,7 +162,6 @@ def test_a_service_of_somebody_else_is_no_matter(labels: dict[str, str]) -> None
 def test_a_recorded_group_is_adopted_without_a_roll(case: str, operator: str) -> None:
     [step] = plan_groups(Former(groups=(group(case, operator),)))
     assert (step.doing, step.write) == (Doing.KEEP, None)
-    assert "rolled once" not in step.why
     for kind in children(case):
         assert kind in step.why
 
@@ -185,16 +183,15 @@ def test_a_group_without_leak_that_is_not_as_its_spec_wants_it_is_told_to_roll()
     host = found.children["Deployment", "minimal"]["spec"]["template"]["spec"]["containers"][1]
     host["env"].append({"name": "WASMCLOUD_CLUSTER_ISSUERS", "value": ""})  # as 0.2 wrote it
     steps = plan_groups(Former(groups=(found,)))
-    assert "rolled once" in steps[0].why
-    assert steps[1].object == "Deployment g/minimal"
+    assert [step.object for step in steps] == ["WasmCloudHostConfig g/minimal", "Deployment g/minimal"]
 
 
 def test_a_missing_child_is_made() -> None:
     found = group()
     left = {key: child for key, child in found.children.items() if key[0] != "Role"}
     first, second = plan_groups(Former(groups=(FormerGroup(found.manifest, left),)))
-    assert "rolled once" not in first.why
-    assert (second.object, second.why) == ("Role g/minimal", "host_manager makes it")
+    assert (first.object, second.object) == ("WasmCloudHostConfig g/minimal", "Role g/minimal")
+    assert lacking(second.why, "host_manager") == []
 
 
 def test_a_missing_secret_or_a_foreign_child_makes_the_group_wait() -> None:
@@ -205,7 +202,7 @@ def test_a_missing_secret_or_a_foreign_child_makes_the_group_wait() -> None:
     steps = plan_groups(Former(groups=(FormerGroup(full.manifest, full.children, sources), foreign)))
     by_object = {step.object: step for step in steps}
     assert by_object["WasmCloudHostConfig g/full"].doing is Doing.LEAVE
-    assert "Secret g/cluster-secrets is missing" in by_object["WasmCloudHostConfig g/full"].why
+    assert lacking(by_object["WasmCloudHostConfig g/full"].why, "Secret g/cluster-secrets") == []
     assert by_object["WasmCloudHostConfig g/minimal"].doing is Doing.LEAVE
     assert by_object["Role g/minimal"].doing is Doing.LEAVE
 
@@ -279,8 +276,8 @@ def test_a_release_with_groups_in_it_is_warned_of() -> None:
     former.groups[0].manifest["metadata"]["annotations"] = RELEASE
     assert not [step for step in plan_rest(former) if "uninstall" in step.why]
     warned = warnings_of(former)
-    assert warned[0].startswith("do NOT delete the CustomResourceDefinition")
-    assert warned[1].startswith("do NOT uninstall the Helm release ops/platform")
+    assert lacking(warned[0], "NOT", "CustomResourceDefinition") == []
+    assert lacking(warned[1], "NOT", "ops/platform") == []
 
 
 def test_an_operator_that_runs_is_no_leftover_and_needs_its_parts() -> None:

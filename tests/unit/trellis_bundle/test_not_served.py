@@ -117,7 +117,7 @@ async def test_a_kind_that_is_not_served_any_more_stops_a_migration_before_it_wr
     how = How(dry_run=False, yes=True, force=True, output=Format.JSON)
     with pytest.raises(NotServedError):
         await migrate_run.migrate(Peer.RCM, SETTINGS, how, find)
-    with pytest.raises(CommandError, match=r"0 done; then .*Shim.*run this again"):
+    with pytest.raises(CommandError, match=r"^0 .*\bShim\b"):
         await migrate_run._carry_out(kube, find, set())
     assert kube.writes == []
 

@@ -95,7 +95,7 @@ def test_what_is_no_trace_is_said_not_to_be_one(garbage: object) -> None:
     if garbage == {"data": [{"spans": []}]}:
         assert read_spans(garbage) == []
         return
-    with pytest.raises(TraceDataError, match="no query API of Jaeger's"):
+    with pytest.raises(TraceDataError, match="Jaeger"):
         read_spans(garbage)
 
 
@@ -129,7 +129,7 @@ def test_a_bar_stands_where_its_span_stands_in_time() -> None:
 def test_a_trace_of_which_a_parent_is_missing_is_shown_and_that_is_said() -> None:
     spans = read_spans(answer(span(1, "a"), span(3, "c", parent=2)))
     assert missing_parents(spans) == [f"{2:016x}"]
-    assert "1 parent missing" in notes(spans)[0]
+    assert lacking(notes(spans)[0], "1") == []
     assert "c" in text_of(spans)
     assert document_of(TRACE, spans)["whole"] is False
     assert notes(read_spans(answer(span(1, "a")))) == []

@@ -134,7 +134,7 @@ def test_an_instruction_whose_number_is_written_with_more_bytes_than_it_needs_is
 
 def test_an_overly_large_module_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rewriting, "MOST_MODULE_BYTES", 10)
-    with pytest.raises(ModuleRefused, match="strip it") as refused:
+    with pytest.raises(ModuleRefused) as refused:
         rewrite(wat.guest())
     assert refused.value.reason is RefusalReason.TOO_LARGE
 

@@ -27,7 +27,7 @@ async def test_a_module_from_an_address_is_what_its_checksum_says(tls: Path, tmp
         assert await here.fetch(url=here.url(), sha256=SHA) == WASM
         refused = await here.refusal(url=here.url("/x.wasm?signature=secret"), sha256="0" * 64)
         assert refused.reason is SourceReason.CHECKSUM_MISMATCH
-        assert f"should have sha256 {'0' * 64} and has {SHA}" in refused.message
+        assert lacking(refused.message, "0" * 64, SHA) == []
         assert "secret" not in refused.message
 
 
@@ -114,7 +114,6 @@ async def test_a_fetch_ends_in_time_whatever_the_server_does(
             async with asyncio.timeout(10):
                 refusal = await here.refusal(url=here.url(), sha256=SHA)
             assert refusal.reason is SourceReason.UNAVAILABLE
-            assert "too slow" in refusal.message
             assert here.url() in refusal.message
         finally:
             held.set()

@@ -95,9 +95,9 @@ async def test_an_image_without_one_module_is_named_with_what_it_has(
             refused = await here.refusal(oci={"image": here.image(digest)})
             assert (refused.reason, words in refused.message) == (SourceReason.NO_MODULE, True), refused.message
         many = registry.manifest("8", registry.blob(packed(**{f"m{number}": WASM for number in range(65)}), LAYER))
-        assert "more than 64 modules" in (await here.refusal(oci={"image": here.image(many)})).message
+        assert lacking((await here.refusal(oci={"image": here.image(many)})).message, "64") == []
         holes = registry.manifest("9", registry.blob(gzip.compress(sparse(2**40)), LAYER))
-        assert "no module" in (await here.refusal(oci={"image": here.image(holes)})).message
+        assert (await here.refusal(oci={"image": here.image(holes)})).reason is SourceReason.NO_MODULE
         monkeypatch.setattr(layers, "MOST_BYTES", 5000)
         bomb = registry.manifest("7", registry.blob(packed(a=b"\0" * 100_000), LAYER))
         refused = await here.refusal(oci={"image": here.image(bomb)})
@@ -116,7 +116,7 @@ async def test_what_a_registry_gives_by_digest_has_that_digest(tls: Path, tmp_pa
         blob = await here.refusal(oci={"image": here.image(digest)})
         for refused, what in ((manifest, "manifest"), (blob, "blob")):
             assert refused.reason is SourceReason.CHECKSUM_MISMATCH
-            assert f"the {what} should have" in refused.message
+            assert lacking(refused.message, what) == []
         missing = await here.refusal(oci={"image": here.image(f"sha256:{'0' * 64}")})
         assert missing.reason is SourceReason.NOT_FOUND
 
