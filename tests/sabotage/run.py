@@ -93,8 +93,12 @@ def preload() -> None:
     for name in ("pytest", "_pytest.assertion.rewrite", "hypothesis", "pytest_asyncio.plugin", "conftest"):
         for plugin in getattr(importlib.import_module(name), "pytest_plugins", ()):
             importlib.import_module(plugin)
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), "")
+    # Before any is forgotten: a folder without a module of its own finds its place through its parent.
+    places = {
+        name: getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), "")
+        for name, module in list(sys.modules.items())
+    }
+    for name, file in places.items():
         if Path(file).is_relative_to(ROOT) and ".venv" not in file and not name.startswith(("sabotage", "__main__")):
             del sys.modules[name]
     del sys.path[: len(SOURCES)]
