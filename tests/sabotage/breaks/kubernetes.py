@@ -1,4 +1,4 @@
-"""Breaks of what every service does with Kubernetes: writes, leadership, circuit breakers, informers, calls."""
+"""Breaks of what every service does with Kubernetes: writes, informers, refused calls, what people are told."""
 
 from __future__ import annotations
 
@@ -61,112 +61,6 @@ WRITES: Final = (
         "status",
         "tests/unit/kube/test_server_clock.py::"
         "test_each_view_of_a_connection_has_the_time_of_any_answer_but_a_broken_server_s",
-    ),
-)
-
-LEADERSHIP: Final = (
-    Break(
-        "a leader believes in its lease until others may take it",
-        "ADR 10: leadership ends by one's own clock before another can begin",
-        "trellis",
-        "Leader.leading",
-        "self._timings.renew_deadline",
-        "self._timings.duration",
-        "tests/unit/kube/test_leader.py::test_a_leader_is_in_doubt_before_another_may_take_its_lease",
-    ),
-    Break(
-        "a candidate does not notice that the lease was renewed",
-        "ADR 10: at most one process of a service leads",
-        "trellis",
-        "Leader._observe",
-        "record != self._observed or blind",
-        "self._observed is None or blind",
-        "tests/unit/kube/test_leader.py::test_a_lease_is_expired_only_when_it_did_not_change_for_its_duration",
-    ),
-    Break(
-        "a lease of its own that comes from a backup is renewed",
-        "ADR 3: a term reads everything anew",
-        "trellis",
-        "Leader._renew",
-        "or undone or not left",
-        "or not left",
-        "tests/unit/kube/test_leader.py::test_a_lease_of_its_own_from_a_backup_ends_the_term",
-    ),
-    Break(
-        "the lease is released while something of the term goes on",
-        "ADR 14: the lease is not released before the last run has ended",
-        "trellis",
-        "Leader._reign",
-        "not lost and not cancelled and not still_running",
-        "not lost and not cancelled",
-        "tests/unit/kube/test_leader.py::test_work_that_is_not_over_keeps_the_lease_from_the_next_one",
-    ),
-    Break(
-        "two renewals may look alike",
-        "ADR 10: clocks of machines are never compared",
-        "trellis",
-        "taken",
-        "_micro_time(now) == record.renewed",
-        "now == record.renewed",
-        "tests/unit/kube/test_leader.py::test_two_renewals_in_a_row_never_look_alike_whatever_the_clock_does",
-    ),
-)
-
-CIRCUIT_BREAKERS: Final = (
-    Break(
-        "of a large kind only five may go, of a small one fewer",
-        "ADR 11: 5 objects or 10 % of a kind, whichever is more",
-        "trellis",
-        "Limits.allowed",
-        "max(",
-        "min(",
-        "tests/unit/shared/test_breaker.py::test_five_may_go_or_ten_percent_and_the_next_one_opens_it",
-    ),
-    Break(
-        "the share is of what is left, not of what there was",
-        "ADR 11: a mass that goes one by one is a mass",
-        "trellis",
-        "_ask_one",
-        "max([population, *(one.population for one in state.admissions)])",
-        "population",
-        "tests/unit/shared/test_breaker.py::"
-        "test_a_mass_that_goes_one_by_one_is_measured_by_the_number_there_was_at_first",
-    ),
-    Break(
-        "leave is given before it is stored",
-        "ADR 11: leave is stored before anything is destroyed",
-        "trellis",
-        "Breaker._agree",
-        "if self._repair or states != self._settled():",
-        "if self._repair:",
-        "tests/unit/kube/test_breaker.py::test_leave_is_stored_before_it_is_given_and_a_burst_costs_few_writes",
-    ),
-    Break(
-        "an error of the API server is leave",
-        "ADR 11: an error of the API server is no leave",
-        "trellis",
-        "Breaker._answer_waiting",
-        "request.error = error",
-        "request.may_go = True",
-        "tests/unit/kube/test_breaker.py::test_an_api_server_that_refuses_means_that_nothing_goes",
-    ),
-    Break(
-        "a record that cannot be read counts as closed",
-        "ADR 11: what cannot be read is open",
-        "trellis",
-        "Breaker._read",
-        "known.get(kind) or unreadable(self._now(), self.limits)",
-        "known.get(kind) or State()",
-        "tests/unit/kube/test_breaker.py::test_garbage_counts_as_open_and_is_mended",
-    ),
-    Break(
-        "closing a breaker lets everything go",
-        "ADR 11: closing lets go what was held, and nothing else",
-        "trellis",
-        "close",
-        "everything_for is not None, held",
-        "everything_for is None, held",
-        "tests/unit/shared/test_breaker.py::test_closing_lets_what_is_held_go_and_nothing_else",
     ),
 )
 
@@ -294,26 +188,5 @@ SECRECY: Final = (
         "error.reason if error.call.plural in _SECRET else str(error)",
         "str(error)",
         "tests/unit/kube/test_calls.py::test_a_span_has_no_words_of_a_server_about_a_secret",
-    ),
-)
-
-CLAIM: Final = (
-    Break(
-        "a claim that was deleted is anybody's at once",
-        "ADR 89: one installation provisions the nodes",
-        "trellis",
-        "Leader._take",
-        "self._timings.handover and self._observed is not None",
-        "self._timings.handover and self._observed is None",
-        "tests/unit/kube/test_claim.py::test_a_claim_that_is_deleted_stays_with_the_installation_that_works",
-    ),
-    Break(
-        "after a claim changed hands nodes do not rest",
-        "ADR 89: nodes stay as they are for a while after a handover",
-        "trellis",
-        "Claim.settles_in",
-        "self._timings.settle - self._leader.seconds_since_other) > 0",
-        "self._timings.settle - self._leader.seconds_since_other) > self._timings.settle",
-        "tests/unit/kube/test_claim.py::test_who_saw_the_former_holder_goes_by_its_own_clock",
     ),
 )

@@ -1,0 +1,138 @@
+"""Breaks of Applications: which side counts, what becomes of them, their homes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sabotage.breaking import Break
+
+APPLICATIONS: Final = (
+    Break(
+        "of two changed sides wadm's counts, whoever manages the object",
+        "ADR 41, rule 1: the side that somebody else manages counts",
+        "application_manager",
+        "_compare",
+        "if found.others or wait:",
+        "if wait:",
+        "tests/unit/application_manager/test_decide.py::"
+        "test_of_two_that_changed_the_one_counts_that_somebody_else_manages",
+    ),
+    Break(
+        "an application that wadm lost is deleted",
+        "ADR 45: only wadm's storage proves a deletion",
+        "application_manager",
+        "_absent",
+        "if snapshot.wadm is not Absence.GONE or (found.changed and found.others):",
+        "if found.changed and found.others:",
+        "tests/unit/application_manager/test_decide.py::test_the_side_that_changed_counts",
+    ),
+    Break(
+        "a version of wadm's gets other content",
+        "ADR 41, rule 3: a version never gets other content",
+        "application_manager",
+        "version_of",
+        "if has.get(name, digest) == digest",
+        "if has.get(name, digest)",
+        "tests/unit/application_manager/test_decide.py::test_a_version_never_gets_other_content",
+    ),
+    Break(
+        "marks of kubectl and Helm reach wadm",
+        "ADR 41, rule 4: no mark of a tool reaches wadm",
+        "trellis",
+        "_marks",
+        "(_TOOLS.match(key) and not key.startswith(_ASKED)) or (key, value) == _HELM_LABEL",
+        "(key, value) == _HELM_LABEL",
+        "tests/unit/lattice/test_projection.py::test_marks_of_tools_reach_nobody_and_are_not_said_to_be_ignored",
+    ),
+    Break(
+        "a field that wadm does not take is left out unsaid",
+        "ADR 41, rule 4: no field is left out without a condition",
+        "trellis",
+        "_Reader._known",
+        "if key not in known",
+        "if key in known",
+        "tests/unit/lattice/test_projection.py::test_what_wadm_does_not_take_is_left_out_and_named",
+    ),
+)
+
+LIVES: Final = (
+    Break(
+        "a store that does not answer counts as up to date",
+        "ADR 41, rule 7: what may be old is said to be",
+        "application_manager",
+        "verdict_of",
+        "if store.silent:",
+        "if store.silent and not store.synced_at:",
+        "tests/unit/application_manager/test_freshness.py::test_what_holds_of_a_lattice",
+    ),
+    Break(
+        "wadm hears of an object before it has its finalizer",
+        "ADR 45: a deletion in Kubernetes reaches wadm first",
+        "application_manager",
+        "decide",
+        "if not found.finalizer:",
+        "if not found.finalizer and not isinstance(snapshot.wadm, Absence):",
+        "tests/unit/application_manager/test_decide.py::test_a_new_object_gets_its_finalizer_before_wadm_hears_of_it",
+    ),
+    Break(
+        "a model is deleted without asking the circuit breaker",
+        "ADR 91: no model is deleted without asking the circuit breaker",
+        "application_manager",
+        "destroys",
+        "DeleteModel | DeleteObject",
+        "DeleteObject",
+        "tests/unit/application_manager/test_decide.py::"
+        "test_what_deletes_one_side_for_the_other_needs_leave_of_the_circuit_breaker",
+    ),
+    Break(
+        "a model that changed since its object was let go stays hidden",
+        "ADR 65: a model that changed is shown again",
+        "application_manager",
+        "Tombstones.holds",
+        "revision <= found.revision",
+        "revision >= found.revision",
+        "tests/unit/application_manager/test_tombstones.py::"
+        "test_what_was_let_go_is_known_until_it_changes_also_to_the_next_process",
+    ),
+    Break(
+        "what Kubernetes said before is taken for a change of wadm's",
+        "ADR 81: what wadm was told is remembered until it is written down",
+        "application_manager",
+        "_compare",
+        "if base is not None and snapshot.told == model.deployed:",
+        "if base is not None and snapshot.told == version:",
+        "tests/unit/application_manager/test_decide.py::"
+        "test_what_wadm_was_told_of_an_object_that_changed_back_is_no_change_of_wadms",
+    ),
+)
+
+HOMES: Final = (
+    Break(
+        "an object that loses its lattice is let go and comes back",
+        "ADR 41, rule 6: losing the last group undeploys nothing",
+        "application_manager",
+        "_deleting",
+        "RemoveFinalizer(said, tombstone=True)",
+        "RemoveFinalizer(said, tombstone=False)",
+        "tests/unit/application_manager/test_decide.py::"
+        "test_an_object_whose_lattice_is_not_known_any_more_is_let_go_and_remembered",
+    ),
+    Break(
+        "an Application belongs to the oldest of several lattices",
+        "ADR 44: which object an application is",
+        "application_manager",
+        "lattice_of",
+        "marks[0] if len(marks) == 1 else",
+        "marks[0] if marks else",
+        "tests/unit/application_manager/test_views.py::test_an_object_belongs_to_a_lattice_of_its_own_namespace",
+    ),
+    Break(
+        "a cluster that does not keep the lattice writes over its own change",
+        "ADR 46: a cluster claims a lattice",
+        "application_manager",
+        "_read_only",
+        "if found.digest != snapshot.wadm.digests[version] and not found.changed:",
+        "if found.digest != snapshot.wadm.digests[version]:",
+        "tests/unit/application_manager/test_decide.py::test_a_change_of_what_another_cluster_keeps_stays_and_is_told",
+    ),
+)

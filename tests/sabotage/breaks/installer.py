@@ -1,0 +1,114 @@
+"""Breaks of the installer: its downloads, the disk of its node."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sabotage.breaking import Break
+
+DOWNLOADS: Final = (
+    Break(
+        "an archive with .. in a path is unpacked",
+        "security: an archive writes nowhere else",
+        "node_installer",
+        "check_path",
+        'if ".." in parts or name.startswith("/")',
+        'if name.startswith("/")',
+        "tests/unit/node_installer/test_sources.py::test_every_bad_archive_is_refused",
+    ),
+    Break(
+        "an archive may unpack to any size",
+        "security: an archive does not unpack without an end",
+        "node_installer",
+        "copy_limited",
+        "if written > MAX_SHIM_BYTES:",
+        "if len(block) > MAX_SHIM_BYTES:",
+        "tests/unit/node_installer/test_sources.py::test_an_archive_that_unpacks_to_too_much_is_refused",
+    ),
+    Break(
+        "a download with another checksum is installed",
+        "security: nothing is installed without its sha256",
+        "node_installer",
+        "Stage._download",
+        "if source.sha256 and source.sha256 != digest:",
+        "if source.sha256 and not digest:",
+        "tests/unit/node_installer/test_sources.py::test_a_wrong_checksum_is_refused",
+    ),
+    Break(
+        "a source without a checksum is fetched",
+        "security: nothing is installed without its sha256",
+        "node_installer",
+        "source_of",
+        "if require_checksum and not source.is_pinned:",
+        "if not require_checksum and not source.is_pinned:",
+        "tests/unit/node_installer/test_sources.py::test_a_missing_checksum_is_refused_before_anything_is_fetched",
+    ),
+    Break(
+        "a redirect may lead to plain http",
+        "security: TLS without exceptions, redirects included",
+        "node_installer",
+        "_Redirects.redirect_request",
+        "self._web.check_scheme(newurl)",
+        "self._web.check_scheme(req.full_url)",
+        "tests/unit/node_installer/test_sources.py::test_a_redirect_to_plain_http_is_refused",
+    ),
+    Break(
+        "credentials of an address follow a redirect",
+        "security: credentials go to their own host alone",
+        "node_installer",
+        "Web._open",
+        'if name.lower() == "authorization":',
+        'if name == "authorization":',
+        "tests/unit/node_installer/test_sources.py::"
+        "test_credentials_of_an_address_go_to_its_host_only_and_into_no_message",
+    ),
+)
+
+DISK: Final = (
+    Break(
+        "an absolute link of the node leads out of it",
+        "security: symbolic links are followed as the node would",
+        "node_installer",
+        "Disk.real",
+        'if link.startswith("/"):',
+        'if link.startswith("//"):',
+        "tests/unit/node_installer/test_node.py::test_links_never_lead_out_of_the_node",
+    ),
+    Break(
+        "what holds a former configuration is for all to read",
+        "security: what may hold a secret is root's alone",
+        "node_installer",
+        "Disk.write",
+        "0o600 if private else 0o644",
+        "0o644",
+        "tests/unit/node_installer/test_config_kept.py::test_the_state_holds_a_former_configuration_and_is_roots_alone",
+    ),
+    Break(
+        "a file that somebody edited goes back to what it was",
+        "ADR 18: what others wrote into a configuration stays",
+        "node_installer",
+        "_cleared",
+        "if known and not adopted and hashlib.sha256(found.files[path]).hexdigest() == known.written_sha256:",
+        "if known and not adopted:",
+        "tests/unit/node_installer/test_config_kept.py::"
+        "test_a_file_of_ours_that_someone_has_edited_stays_with_the_edit",
+    ),
+    Break(
+        "a handler that somebody configured is taken over",
+        "ADR 18: what a person configured is never taken away",
+        "node_installer",
+        "_whose",
+        "if leftover is not None:",
+        "if leftover is not None or not _rendered(found, path):",
+        "tests/unit/node_installer/test_owners.py::test_a_handler_someone_configured_by_hand_is_refused",
+    ),
+    Break(
+        "a configuration is written that cannot be read",
+        "ADR 18: no configuration is written that was not parsed and compared",
+        "node_installer",
+        "_means",
+        "return False",
+        "return True",
+        "tests/unit/node_installer/test_presets.py::test_the_result_is_the_expected_tree",
+    ),
+)

@@ -1,0 +1,122 @@
+"""Breaks of rollouts: waves, canaries, signatures."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sabotage.breaking import Break
+
+ROLLOUT: Final = (
+    Break(
+        "a mark from the far future forgives every failure",
+        "ADR 20: no failure is forgiven that nobody has seen",
+        "provisioner",
+        "is_forgiven",
+        "failure.at <= limits.forgiven <= latest",
+        "failure.at <= limits.forgiven",
+        "tests/unit/provisioner/test_plan_shims.py::test_a_mark_from_the_far_future_forgives_nothing",
+    ),
+    Break(
+        "a Job is made beside another controller",
+        "ADR 22: hands off while another controller runs",
+        "provisioner",
+        "_begin",
+        "if snapshot.other is not None:",
+        "if snapshot.other is not None and jobs:",
+        "tests/unit/provisioner/test_decide.py::test_beside_another_controller_no_job_is_made_and_the_node_says_why",
+    ),
+    Break(
+        "a second installer begins while the first is being deleted",
+        "shims: two installers never work on one node",
+        "provisioner",
+        "to_begin",
+        "[*own, *former]",
+        "former",
+        "tests/unit/provisioner/test_decide.py::test_a_job_deleted_by_hand_is_made_again_once_it_is_gone",
+    ),
+    Break(
+        "a Job is deleted before the node names what it did",
+        "ADR 23: no Job of ours goes before the node names what it did",
+        "provisioner",
+        "verify",
+        "if fulfilled(job, node):",
+        "if job.proved or proof:",
+        "tests/unit/provisioner/test_decide.py::test_success_is_said_before_the_label_and_the_job_goes_after_it",
+    ),
+    Break(
+        "what a try may have left is forgotten with its Job",
+        "ADR 79: what a Job that is gone may have left is feared",
+        "provisioner",
+        "doubted",
+        "if recorded or removed or any(",
+        "if recorded or removed or not any(",
+        "tests/unit/provisioner/test_doubts.py::test_what_a_try_whose_job_is_gone_may_have_left",
+    ),
+    Break(
+        "a Job that has had a pod is replaced for a refused one",
+        "ADR 88: no Job that has had a pod is deleted for a later refusal",
+        "provisioner",
+        "pod_refused",
+        "if not snapshot.pod_refused or (job.has_pods and not job.suspended):",
+        "if not snapshot.pod_refused:",
+        "tests/unit/provisioner/test_refused.py::test_a_job_that_had_a_pod_is_not_replaced_for_an_older_refusal",
+    ),
+)
+
+CANARIES: Final = (
+    Break(
+        "a Job counts although its canary did not run",
+        "ADR 21: no label without a pod's success where a pod can tell",
+        "trellis",
+        "proof_of",
+        "or (job.canaries and job.proved is None)",
+        "or (job.canaries and job.state is None)",
+        "tests/unit/provisioner/test_canary.py::test_what_is_proved",
+    ),
+    Break(
+        "a pod of a former Job proves the new one",
+        "ADR 21: a canary proves the Job it was made for",
+        "provisioner",
+        "trial_of",
+        "for pod in pods if pod.job_uid == job.uid",
+        "for pod in pods if pod.job_uid",
+        "tests/unit/provisioner/test_canary.py::test_a_pod_of_a_former_job_counts_for_nothing",
+    ),
+    Break(
+        "something is taken back from a node that is away",
+        "ADR 21: what fails is taken back from a node that can be reached",
+        "provisioner",
+        "take_back",
+        "if not node.ready:",
+        "if node.ready is None:",
+        "tests/unit/provisioner/test_canary.py::test_nothing_is_taken_back_from_a_node_that_is_away",
+    ),
+    Break(
+        "a signature of one image lets in another",
+        "ADR 78: a signature is of a checksum",
+        "provisioner",
+        "_signed_digest",
+        'critical["type"] == SIGNATURE_TYPE and critical["image"]["docker-manifest-digest"] == image[1]',
+        'critical["type"] == SIGNATURE_TYPE and bool(critical["image"]["docker-manifest-digest"])',
+        "tests/unit/provisioner/test_signatures.py::test_a_payload_of_something_else_lets_nothing_in",
+    ),
+    Break(
+        "a Shim is installed if one of its sources is signed",
+        "ADR 78: what no key signed is not installed",
+        "provisioner",
+        "Keys.judge",
+        "if not self._signed(source, by)",
+        "if not any(self._signed(*pair) for pair in zip(shim.sources, shim.signatures, strict=True))",
+        "tests/unit/provisioner/test_signatures.py::test_the_source_of_each_architecture_is_signed_for_itself",
+    ),
+    Break(
+        "the installer's pod has a token of the API server",
+        "security: the installer's Job has no token",
+        "provisioner",
+        "_pod_spec",
+        '"automountServiceAccountToken": False',
+        '"automountServiceAccountToken": True',
+        "tests/unit/provisioner/test_resources.py::"
+        "test_no_installer_has_a_token_and_each_privilege_is_one_that_is_said",
+    ),
+)
