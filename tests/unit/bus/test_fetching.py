@@ -14,6 +14,7 @@ from nats.js.errors import ServiceUnavailableError
 from support.nats.buses import eventually
 from trellis.bus.fetching import Fetching
 from trellis.bus.hearing import Hearing, Listeners
+from trellis.bus.timings import FetchTimings
 from trellis.health import Health
 from trellis.telemetry import Metrics, setup
 
@@ -55,8 +56,8 @@ def hearing() -> Hearing:
     )
 
 
-def fetching_of(pull: Pull, hearing: Hearing) -> Fetching:
-    return Fetching(cast("Any", pull), hearing)
+def fetching_of(pull: Pull, hearing: Hearing, timings: FetchTimings = FetchTimings()) -> Fetching:
+    return Fetching(cast("Any", pull), hearing, timings)
 
 
 @pytest.mark.parametrize(
@@ -98,12 +99,16 @@ async def test_a_batch_that_has_begun_to_come_is_waited_for_and_not_lost_with_th
 
 
 class Connected:
-    """A connection that notes what it was told."""
-
-    is_connected = True
+    """A connection that notes what it was told, and how often it was looked at."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
+        self.looks = 0
+
+    @property
+    def is_connected(self) -> bool:
+        self.looks += 1
+        return True
 
     async def _send_unsubscribe(self, _: object) -> None:
         self.told.append("unsubscribe")
@@ -113,23 +118,27 @@ class Connected:
 
 
 async def test_at_the_end_the_server_may_finish_what_it_is_sending(hearing: Hearing) -> None:
-    pull = Pull()
-    pull._nc = connected = cast("Any", Connected())
-    pull._sub._id = 1
-    fetching = fetching_of(pull, hearing)
-    loop = asyncio.create_task(fetching.fetch(100, 5))
-    await eventually(lambda: pull.fetches)
-    ending = asyncio.create_task(fetching.finish())
-    await asyncio.sleep(0.05)
+    timings = FetchTimings(settles=0.4, last=20)
+    pulls = [Pull(), Pull()]
+    connections = [Connected(), Connected()]
+    for pull, connection in zip(pulls, connections, strict=True):
+        pull._nc, pull._sub._id = cast("Any", connection), 1
+    answered, (connected, other) = pulls[0], connections
+    fetchings = [fetching_of(pull, hearing, timings) for pull in pulls]
+    loops = [asyncio.create_task(fetching.fetch(100, 5)) for fetching in fetchings]
+    await eventually(lambda: all(pull.fetches for pull in pulls))
+    ending, without_messages = (asyncio.create_task(fetching.finish()) for fetching in fetchings)
+    await eventually(lambda: connected.looks > 2)
     assert connected.told == []  # the request is young: its answer may be on the way
-    pull.delivered = 1
-    await asyncio.sleep(0.3)
+    answered.delivered = 1
+    await without_messages
+    assert other.told == ["unsubscribe", "flush"]
     assert connected.told == []  # the first of a batch has come
-    pull.answers.put_nowait([message("a"), message("b")])
+    answered.answers.put_nowait([message("a"), message("b")])
     await ending
     assert connected.told == ["unsubscribe", "flush"]
-    assert [raw.reply for raw in fetching.untaken()] == ["a", "b"]
-    await asyncio.gather(loop, return_exceptions=True)
+    assert [raw.reply for raw in fetchings[0].untaken()] == ["a", "b"]
+    await asyncio.gather(*loops, return_exceptions=True)
 
 
 async def test_what_comes_after_its_fetch_has_ended_is_handed_over_first(hearing: Hearing) -> None:
@@ -209,8 +218,10 @@ async def test_at_the_end_a_fetch_that_waits_for_nothing_is_not_waited_for_and_n
     async with asyncio.timeout(0.2):
         await fetching.finish()
     again = asyncio.create_task(fetching.fetch(100, 5))
-    await asyncio.sleep(0.01)
+    another = Pull()
+    later = asyncio.create_task(fetching_of(another, hearing).fetch(100, 5))
+    await eventually(lambda: another.fetches)
     assert pull.fetches == 1
-    for task in (loop, again):
+    for task in (loop, again, later):
         task.cancel()
-    await asyncio.gather(loop, again, return_exceptions=True)
+    await asyncio.gather(loop, again, later, return_exceptions=True)

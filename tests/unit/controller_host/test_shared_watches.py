@@ -323,11 +323,15 @@ async def test_a_watch_that_nobody_wants_ends_and_begins_again_when_it_is_wanted
 async def test_a_watch_that_is_wanted_again_in_time_goes_on() -> None:
     async with running(World()) as world:
         world.want("a/own", MAPS)
-        await world.whole("a/own")
+        world.want("a/other", {"apiVersion": "v1", "kind": "Node"})
+        await world.whole("a/own", "a/other")
         world.watches.drop("a/own")
+        world.watches.drop("a/other")
+        await until(lambda: all(kind.unwanted_since for kind in world.watches._kinds.values()))
         world.want("a/next", MAPS)
         assert world.watches.whole("a/next")
-        await asyncio.sleep(2 * QUICK.linger)  # by then it would have ended
+        await until(lambda: len(world.watches._kinds) == 1)  # the one that nobody wants has ended
+        assert world.watches.whole("a/next")
         assert world.asked(is_list) == 1
 
 
