@@ -97,7 +97,7 @@ async def test_a_cancelled_call_leaves_no_connection_behind(proxied: Kube, proxy
     """A leader that lost its lease cancels its work: what hangs must not hold the pool."""
     proxy.silence()
     calls = [asyncio.create_task(proxied.get(CONFIGMAPS, "a", namespace)) for _ in range(5)]
-    await asyncio.sleep(0.2)
+    await until(lambda: proxy.accepted >= len(calls), "each has a connection")
     for call in calls:
         call.cancel()
     await asyncio.gather(*calls, return_exceptions=True)

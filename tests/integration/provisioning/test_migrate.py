@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from support.nodes.fleet import Fleet, Manifest, eventually
+from support.nodes.kubelets import kubelets
 from support.nodes.leftovers import as_new, leftover
+from support.nodes.shims import Shim
 from support.suite.typed import Done, bare_environment, typed_meanwhile
 from trellis import names
 from trellis.crds.kinds import KINDS, make_definition
@@ -79,10 +81,10 @@ class Former:
         mine = [step for step in document["steps"] if self.fleet.id in step["object"]]
         return {step["object"]: step["do"] for step in mine}
 
-    def jobs_made(self, mark: int) -> list[str]:
-        """Return the names of the installer Jobs that were made since a mark."""
+    def nodes_of_jobs(self, mark: int) -> list[str]:
+        """Return the nodes of the installer Jobs that were made since a mark."""
         return [
-            write.get("objectRef", {}).get("name", "")
+            write.get("objectRef", {}).get("name", "").rsplit("-", 3)[0]
             for write in self.fleet.writes(mark)
             if write["verb"] == "create"
             and write.get("objectRef", {}).get("resource") == "jobs"
@@ -152,9 +154,12 @@ async def test_nodes_of_kwasm_are_taken_over_and_nothing_is_installed_again(flee
     async with fleet.services(handler="spin", installer_image=IMAGE):
         facts = await fleet.facts(4, seconds=60)
         assert sorted(fact.fact for fact in facts) == ["opted_in", "opted_in", "ready", "ready"]
-        await asyncio.sleep(2)  # nothing is to happen: there is no condition to wait for
-    assert former.jobs_made(mark) == []
-    assert not fleet.ledger()
+        [fresh] = fleet.add("node", opted_in=False)
+        former.show(fresh, "spin")
+        fleet.annotate(fresh, "true")
+        await fleet.all_provisioned([fresh])
+        await fleet.quiet()
+    assert former.nodes_of_jobs(mark) == [fresh], "what came last has a Job, and those before it have none"
     assert fleet.provisioned(proved)
     assert fleet.provisioned(unproved)
     assert fleet.labels(proved)[names.LABEL_WASM_READY] == names.WASM_READY
@@ -194,8 +199,13 @@ async def test_shims_are_taken_over_and_can_be_taken_away_again(fleet: Fleet, fo
             lambda: fleet.api.call("GET", f"{CLASSES}/{former.shim}")[1].get("scheduling") == selector,
             "the RuntimeClass is ours",
         )
-        await asyncio.sleep(2)  # nothing more is to happen: there is no condition to wait for
-        assert former.jobs_made(mark) == []
+        later = Shim(fleet, "later")
+        [fresh] = later.add_nodes(1)
+        async with kubelets(fleet):
+            later.apply()
+            await eventually(lambda: later.has(fresh), "it has a Shim that came later", seconds=60)
+        await fleet.quiet()
+        assert former.nodes_of_jobs(mark) == [fresh], "what came last has a Job, and those before it have none"
         assert fleet.labels(proved)[names.LABEL_WASM_READY] == names.WASM_READY
         assert names.LABEL_WASM_READY not in fleet.labels(unproved)
         assert found()["status"]["nodesReady"] == 2
@@ -205,7 +215,7 @@ async def test_shims_are_taken_over_and_can_be_taken_away_again(fleet: Fleet, fo
             lambda: fleet.labels(unproved).get(names.LABEL_WASM_READY) == names.WASM_READY, "proved by its handler"
         )
         assert fleet.annotations(unproved)[names.ANNOTATION_VERIFIED] == "handler"
-        assert former.jobs_made(mark) == []
+        assert former.nodes_of_jobs(mark) == [fresh]
 
         fleet.api.call("DELETE", f"{SHIMS}/{former.shim}")
         await eventually(lambda: fleet.job_of(proved), "a Job removes it", seconds=30)

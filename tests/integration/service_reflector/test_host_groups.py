@@ -241,9 +241,11 @@ class Unserved(ApiProxy):
     """An API server that answers 404 for the paths that have a text in them."""
 
     paths: tuple[str, ...] = ()
+    refused = 0
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         if any(text in request.path for text in self.paths):
+            self.refused += 1
             return web.Response(status=http.HTTPStatus.NOT_FOUND, text="404 page not found\n")
         return await super()._answer(request)
 
@@ -274,7 +276,9 @@ async def test_host_groups_that_are_not_served_at_the_start_are_unknown(world: R
 
             await eventually(told, "not ready, with the reason", seconds=PATIENCE)
             world.hosts.call("DELETE", SERVICES, "cart")
-            await asyncio.sleep(SHORT.group_grace)  # the grace of a group that is known to be missing
+            # For longer than the grace of a group that is known to be missing.
+            enough = proxy.refused + 2 + SHORT.group_grace / SHORT.watch.absent
+            await eventually(lambda: proxy.refused >= enough, "host groups are asked for", seconds=PATIENCE)
             assert identities(world) == before
             proxy.paths = ()
             await world.has_no_service("mail")
