@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from support.guests.controllers_world import Host, Tenant, define, tenancy
+from support.guests.controllers_world import Host, Tenant, own_namespace, tenancy
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer
 
 
 @pytest.fixture
-def host(cluster: ClusterInfo, cluster_api: Api, nats_server: NatsServer, tmp_path: Path) -> Host:
-    define(cluster_api)
-    return Host(cluster, nats_server.url, tmp_path)
+def host(cluster: ClusterInfo, cluster_api: Api, nats_server: NatsServer, tmp_path: Path) -> Iterator[Host]:
+    with own_namespace(cluster_api, Host(cluster, nats_server.url, tmp_path)) as made:
+        yield made
 
 
 @pytest.fixture

@@ -21,19 +21,12 @@ from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden
-from trellis.kube.resources import CONFIGMAPS, JOBS, NAMESPACES, NODES, SECRETS
+from trellis.kube.resources import CONFIGMAPS, JOBS, NODES, SECRETS
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.telemetry import setup
 
 pytestmark = pytest.mark.cluster
-
-
-@pytest.fixture
-def namespace(cluster_api: Api) -> str:
-    name = f"test-{secrets.token_hex(4)}"
-    cluster_api.call("POST", NAMESPACES.path(), {"metadata": {"name": name}})
-    return name
 
 
 @contextlib.asynccontextmanager

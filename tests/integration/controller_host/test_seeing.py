@@ -27,7 +27,6 @@ from trellis.kube.resources import (
     CONFIGMAPS,
     DEFINITIONS,
     JOBS,
-    NAMESPACES,
     NODES,
     ROLE_BINDINGS,
     ROLES,
@@ -55,14 +54,6 @@ async def kube(cluster: ClusterInfo) -> AsyncIterator[Kube]:
     await connection.wait_available()
     yield connection
     await connection.close()
-
-
-@pytest.fixture
-async def namespace(kube: Kube) -> AsyncIterator[str]:
-    name = f"test-{secrets.token_hex(4)}"
-    made = await kube.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    yield name
-    await kube.delete(NAMESPACES, name, uid=made["metadata"]["uid"])
 
 
 async def grant(kube: Kube, namespace: str, name: str, verbs: list[str], subject: Manifest) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -15,6 +15,7 @@ from support.suite.tcp_proxy import TcpProxy, kubeconfig_through
 from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
+from trellis.kube.errors import NotFound
 from trellis.kube.resources import NAMESPACES
 from trellis.kube.timings import KubeTimings
 from trellis.localcluster import ClusterInfo
@@ -58,6 +59,15 @@ async def namespace(kube: Kube) -> AsyncIterator[str]:
     made = await kube.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     yield name
     await kube.delete(NAMESPACES, name, uid=made["metadata"]["uid"])
+
+
+@pytest.fixture
+async def later_namespace(kube: Kube, namespace: str) -> AsyncIterator[str]:
+    """The name of a second namespace, that the test makes."""
+    name = f"{namespace}-later"
+    yield name
+    with suppress(NotFound):
+        await kube.delete(NAMESPACES, name, uid=(await kube.get(NAMESPACES, name))["metadata"]["uid"])
 
 
 @pytest.fixture

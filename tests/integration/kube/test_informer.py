@@ -108,12 +108,12 @@ async def test_a_watch_that_fell_behind_lists_again(
         assert watched.kinds_of(f"{namespace}/doomed") == [ChangeKind.ADDED, ChangeKind.DELETED]
 
 
-async def test_bookmarks_keep_a_quiet_watch_fresh(kube: Kube, namespace: str) -> None:
+async def test_bookmarks_keep_a_quiet_watch_fresh(kube: Kube, namespace: str, later_namespace: str) -> None:
     """A watch that ends gets a bookmark before, if anything of its kind happened anywhere."""
-    await kube.ensure_namespace(f"{namespace}-other", {})
+    await kube.ensure_namespace(later_namespace, {})
     async with Watched(kube, namespace, timings=WatchTimings(watch=(5, 5))) as watched:
         before = int(watched.informer._version)
-        await kube.create(CONFIGMAPS, configmap(f"{namespace}-other", "elsewhere"))
+        await kube.create(CONFIGMAPS, configmap(later_namespace, "elsewhere"))
         await until(lambda: int(watched.informer._version) > before, "a bookmark moves the version")
         assert watched.of_tests() == set()
 

@@ -142,12 +142,11 @@ async def test_many_candidates_have_one_leader(kube: Kube, namespace: str) -> No
     assert len(set(leaders)) == 6
 
 
-async def test_a_missing_namespace_is_waited_for(kube: Kube, namespace: str) -> None:
-    missing = f"{namespace}-later"
-    first = Candidate(kube, missing, "first", LeaderTimings(retry=0.2))
+async def test_a_missing_namespace_is_waited_for(kube: Kube, later_namespace: str) -> None:
+    first = Candidate(kube, later_namespace, "first", LeaderTimings(retry=0.2))
     await until(lambda: not kube.health.readiness().ok, "not ready")
-    assert f"namespace {missing} does not exist" in kube.health.readiness().reasons[0]
-    await kube.ensure_namespace(missing, {})
+    assert f"namespace {later_namespace} does not exist" in kube.health.readiness().reasons[0]
+    await kube.ensure_namespace(later_namespace, {})
     await until(lambda: first.leader.leading, "first leads")
     await until(lambda: kube.health.readiness().ok, "ready once its work has begun")
     await first.crash()

@@ -18,7 +18,7 @@ from nats.aio.msg import Msg
 
 import secrets_backend.app
 import secrets_backend.settings
-from support.guests.controllers_world import CONFIG_MAPS, Tenant, define, prebuilt, until
+from support.guests.controllers_world import CONFIG_MAPS, Tenant, define, own_namespace, prebuilt, until
 from support.guests.controllers_world import Host as ControllerHost
 from support.lattices.host_behaviour import own_lattice
 from support.lattices.host_world import PATIENCE, HostWorld
@@ -255,11 +255,17 @@ async def test_from_a_tenants_account_nobody_answers_for_the_others_wadm_and_its
         await client.close()
 
 
+@pytest.fixture
+def controller_host(
+    cluster: ClusterInfo, cluster_api: Api, nats_server: NatsServer, tmp_path: Path
+) -> Iterator[ControllerHost]:
+    with own_namespace(cluster_api, ControllerHost(cluster, nats_server.url, tmp_path)) as made:
+        yield made
+
+
 async def test_a_controller_is_no_account_of_another_namespace_sees_nothing_there_and_writes_nothing(
-    both: Both, cluster: ClusterInfo, nats_server: NatsServer, tmp_path: Path
+    both: Both, controller_host: ControllerHost
 ) -> None:
-    define(both.east.hosts.api)
-    host = ControllerHost(cluster, nats_server.url, tmp_path)
     east, west = (Tenant(one.hosts.api, one.namespace) for one in (both.east, both.west))
     body = {
         "module": {"configMap": {"name": "mirror", "key": "module.wasm"}},
@@ -282,15 +288,15 @@ async def test_a_controller_is_no_account_of_another_namespace_sees_nothing_ther
     west.config_map("theirs", x="1")
     east.config_map("ours", y="1")
     try:
-        async with host.serving():
+        async with controller_host.serving():
             await until(
                 lambda: east.condition("spy", "WatchesGranted") == ("False", "AccountForbidden"), "it may not see them"
             )
-            await until(lambda: host.metric("trellis_controller_call_seconds_count") >= 1, "one is called")
+            await until(lambda: controller_host.metric("trellis_controller_call_seconds_count") >= 1, "one is called")
             await until(
                 lambda: (
-                    host.metric("trellis_controller_host_calls_total", status="403") >= 1
-                    or host.metric("trellis_controller_host_calls_total", result="forbidden") >= 1
+                    controller_host.metric("trellis_controller_host_calls_total", status="403") >= 1
+                    or controller_host.metric("trellis_controller_host_calls_total", result="forbidden") >= 1
                     or "orbidden" in str(east.status("mirror"))
                 ),
                 f"its write is refused: {east.status('mirror')}",

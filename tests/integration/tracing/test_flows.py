@@ -14,7 +14,7 @@ import pytest
 
 from host_manager.timings import Timings
 from support.examples import flows
-from support.guests.controllers_world import Host, Tenant, define, prebuilt, tenant_of
+from support.guests.controllers_world import Host, Tenant, own_namespace, prebuilt, tenancy
 from support.lattices.host_behaviour import own_lattice
 from support.lattices.host_world import PATIENCE, HostWorld
 from support.lattices.lattice_speaker import LatticeSpeaker
@@ -231,20 +231,23 @@ def rolled(hosts: HostWorld) -> bool:
 
 @pytest.fixture
 def tenants(cluster_api: Api) -> Iterator[tuple[Tenant, Tenant]]:
-    define(cluster_api)
-    made = tenant_of(cluster_api), tenant_of(cluster_api)
-    yield made
-    for tenant in made:
-        for item in cluster_api.call("GET", tenant._of_controllers())[1].get("items") or ():
-            tenant.remove(item["metadata"]["name"])
-        cluster_api.call("DELETE", f"/api/v1/namespaces/{tenant.name}")
+    with tenancy(cluster_api) as make:
+        yield make(), make()
+
+
+@pytest.fixture
+def host(
+    cluster: ClusterInfo, cluster_api: Api, nats_server: NatsServer, jaeger: Jaeger, tmp_path: Path
+) -> Iterator[Host]:
+    settings = {"TRELLIS_OTLP_ENDPOINT": jaeger.otlp}
+    with own_namespace(cluster_api, Host(cluster, nats_server.url, tmp_path, settings)) as made:
+        yield made
 
 
 async def test_a_controllers_call_is_one_trace_that_leads_to_what_its_object_names_and_from_its_status(
-    cluster: ClusterInfo, nats_server: NatsServer, tenants: tuple[Tenant, Tenant], jaeger: Jaeger, tmp_path: Path
+    host: Host, tenants: tuple[Tenant, Tenant], jaeger: Jaeger
 ) -> None:
     tenant, target = tenants
-    host = Host(cluster, nats_server.url, tmp_path, {"TRELLIS_OTLP_ENDPOINT": jaeger.otlp})
     who = f"{tenant.name}/mirror"
     tenant.account("mirror", RIGHTS, namespaces=(tenant.name, target.name))
     tenant.module("mirror", prebuilt("mirror"))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.cluster.grants import SYSTEM, granted
-from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, define, tenancy, until
+from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, define, own_namespace, tenancy, until
 from support.guests.wat_guests import guest
 from support.suite.typed import Done, bare_environment, typed
 from trellis.kube.resources import DEFINITIONS, WASM_CONTROLLERS
@@ -43,12 +43,18 @@ def tenant(cluster_api: Api) -> Iterator[Tenant]:
         yield make()
 
 
+@pytest.fixture
+def host(cluster: ClusterInfo, cluster_api: Api, nats_server: NatsServer, tmp_path: Path) -> Iterator[Host]:
+    with own_namespace(cluster_api, Host(cluster, nats_server.url, tmp_path)) as made:
+        yield made
+
+
 def rows_of(done: Done) -> dict[str, dict[str, object]]:
     return {row["name"]: row for row in json.loads(done.stdout)["controllers"]}
 
 
 async def test_each_controller_is_a_row_that_says_how_it_is_and_what_to_do(
-    cluster: ClusterInfo, nats_server: NatsServer, tenant: Tenant, run: Run, tmp_path: Path
+    host: Host, tenant: Tenant, run: Run
 ) -> None:
     tenant.account("any", CONFIG_MAPS)
     for name in ("good", "traps"):
@@ -58,7 +64,6 @@ async def test_each_controller_is_a_row_that_says_how_it_is_and_what_to_do(
         module = name if name != "waits" else "good"
         tenant.controller(name, module, serviceAccountName="any", **spec)
     tenant.config_map("x")
-    host = Host(cluster, nats_server.url, tmp_path)
     async with host.serving():
         await until(lambda: tenant.condition("good", "Ready")[0] == "True", "one is well")
         await until(lambda: tenant.condition("broken", "Ready") == ("False", "MissingExport"), "one is refused")

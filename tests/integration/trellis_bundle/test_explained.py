@@ -15,7 +15,7 @@ import nats
 import pytest
 
 from support.cluster.grants import SYSTEM, granted
-from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, tenancy, until
+from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, own_namespace, tenancy, until
 from support.guests.wat_guests import guest
 from support.lattices.host_world import HostWorld
 from support.lattices.reflected import ReflectedWorld
@@ -181,14 +181,19 @@ def tenant(cluster_api: Api) -> Iterator[Tenant]:
         yield make()
 
 
+@pytest.fixture
+def host(cluster: ClusterInfo, cluster_api: Api, nats_server: NatsServer, tmp_path: Path) -> Iterator[Host]:
+    with own_namespace(cluster_api, Host(cluster, nats_server.url, tmp_path)) as made:
+        yield made
+
+
 async def test_a_controller_that_traps(
-    cluster: ClusterInfo, nats_server: NatsServer, tenant: Tenant, tmp_path: Path
+    cluster: ClusterInfo, nats_server: NatsServer, host: Host, tenant: Tenant
 ) -> None:
     tenant.account("any", CONFIG_MAPS)
     tenant.module("traps", guest("traps"))
     tenant.controller("traps", "traps", serviceAccountName="any")
     tenant.config_map("x")
-    host = Host(cluster, nats_server.url, tmp_path)
     person = Person.at(cluster, nats_server.url, host.name)
     async with host.serving():
         await until(lambda: (tenant.status("traps").get("lastFault") or {}).get("kind") == "Trapped", "it traps")

@@ -111,7 +111,9 @@ class ObjectBehaviour:
         name = f"{namespace}-made"
         await kube.ensure_namespace(name, {"a": "1"})
         await kube.ensure_namespace(name, {"a": "2"})
-        assert (await kube.get(NAMESPACES, name))["metadata"]["labels"]["a"] == "1"
+        made = (await kube.get(NAMESPACES, name))["metadata"]
+        assert made["labels"]["a"] == "1"
+        await kube.delete(NAMESPACES, name, uid=made["uid"])
 
     async def test_the_guard_stops_writes_and_lets_reads_pass(self, kube: Kube, namespace: str) -> None:
         def refuse() -> None:

@@ -281,6 +281,14 @@ def tenancy(api: Api) -> Iterator[Callable[[], Tenant]]:
         api.call("DELETE", f"/api/v1/namespaces/{tenant.name}")
 
 
+@contextlib.contextmanager
+def own_namespace(api: Api, host: Host) -> Iterator[Host]:
+    """Have a host, the kind defined; at the end of the block the namespace goes that is the host's alone."""
+    define(api)
+    yield host
+    api.call("DELETE", f"/api/v1/namespaces/{host.name}")
+
+
 CONFIG_MAPS: Manifest = {
     "apiGroups": [""],
     "resources": ["configmaps"],
