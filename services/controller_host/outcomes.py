@@ -22,7 +22,7 @@ from controller_host.room import DISK_FULL, Room
 from controller_host.timings import TurnTimings
 from controller_host.turns import Turn
 from trellis.bus.backoff import Backoff
-from trellis.kube.refusals import RefusalTimings
+from trellis.kube.timings import RefusalTimings
 from trellis.telemetry import get_logger
 
 INIT_FAILED: Final = "InitFailed"

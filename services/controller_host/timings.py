@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from trellis.kube.refusals import RefusalTimings
+from trellis.kube.timings import RefusalTimings
 from trellis.kube.watch_timings import WatchTimings
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from host_manager.snapshot import Snapshot
 from host_manager.status import refused_workload
-from trellis.kube.refusals import RefusalTimings
+from trellis.kube.timings import RefusalTimings
 
 
 @dataclass(slots=True)

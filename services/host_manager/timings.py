@@ -1,15 +1,15 @@
-"""How long host_manager waits for what; tests pass shorter times. Called by ``app``, which passes it on.
+"""How long host_manager waits for what; tests pass shorter times.
 
-Values are seconds.
+Pure. Called by ``app``, which passes it on. Values are seconds.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from trellis.deletions import DeletionTimings
-from trellis.kube.refusals import RefusalTimings
+from trellis.kube.timings import RefusalTimings
 from trellis.lattice.timings import LatticeTimings
+from trellis.timings import DeletionTimings
 
 
 @dataclass(frozen=True, slots=True)

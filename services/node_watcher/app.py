@@ -20,7 +20,7 @@ from node_watcher.watch import on_job, on_node
 from trellis import names
 from trellis.bus.bus import Bus
 from trellis.bus.queue import KeyedQueue
-from trellis.deletions import Deletions, DeletionTimings
+from trellis.deletions import Deletions
 from trellis.events.node import NodeReady
 from trellis.events.subjects import NODE_WATCHER
 from trellis.kube.breaker import Breaker, Scope, named
@@ -28,9 +28,10 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.informer import Informer
 from trellis.kube.recorder import EventRecorder
-from trellis.kube.refusals import Refusals, RefusalTimings, is_refused, unready
+from trellis.kube.refusals import Refusals, is_refused, unready
 from trellis.kube.resources import JOBS, NODES, SHIMS
 from trellis.kube.rights import words_of
+from trellis.kube.timings import RefusalTimings
 from trellis.node_and_job import view_job, view_node
 from trellis.provision_reasons import APPLY_AGAIN
 from trellis.provisioning import INSTALLER_JOBS, NodeView
@@ -38,6 +39,7 @@ from trellis.runtime import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
 from trellis.shim_marks import ShimMarks
 from trellis.shims import ShimView, view_shim
 from trellis.telemetry import Telemetry, TraceContext, context_from, current_trace, links_of, setup, trace_from
+from trellis.timings import DeletionTimings
 
 WORKERS = 16
 

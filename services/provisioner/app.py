@@ -34,16 +34,16 @@ from provisioner.watch import on_canary, on_controller, on_job, on_node, on_pod_
 from trellis import names
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus
 from trellis.bus.queue import KeyedQueue
-from trellis.deletions import DeletionTimings
 from trellis.events.subjects import PROVISIONER
 from trellis.kube.breaker import Breaker, Scope, named
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, NotFound
 from trellis.kube.informer import Change, Informer
 from trellis.kube.recorder import EventRecorder
-from trellis.kube.refusals import Refusals, RefusalTimings, is_refused, unready
+from trellis.kube.refusals import Refusals, is_refused, unready
 from trellis.kube.resources import DEPLOYMENTS, EVENTS, JOBS, NODES, PODS, SHIMS
 from trellis.kube.rights import words_of
+from trellis.kube.timings import RefusalTimings
 from trellis.node_and_job import view_job, view_node
 from trellis.peers import Controller, view_controller
 from trellis.provision_reasons import APPLY_AGAIN
@@ -54,6 +54,7 @@ from trellis.shim_marks import ShimMarks
 from trellis.shim_status import Reason
 from trellis.shims import ShimView, view_shim
 from trellis.telemetry import Telemetry, TraceContext, caused, current_trace, get_logger, linked, setup, trace_from
+from trellis.timings import DeletionTimings
 
 WORKERS: Final = 16
 PLAN: Final = "plan"

@@ -27,13 +27,13 @@ from provisioner.tasks import Rules, Undoing, removals_of, task_of, undo_of
 from trellis import names
 from trellis.attempts import changes_of
 from trellis.bus.bus import Bus
-from trellis.deletions import Deletions, DeletionTimings
+from trellis.deletions import Deletions
 from trellis.installing import ShimWish
 from trellis.jobs import JobIndex
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
-from trellis.kube.refusals import RefusalTimings
 from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, SHIMS
+from trellis.kube.timings import RefusalTimings
 from trellis.ledger import Entry, Ledger, Try, read_ledger
 from trellis.node_skips import Skip
 from trellis.peers import Controller, keeping_off
@@ -54,6 +54,7 @@ from trellis.shim_marks import ShimMarks
 from trellis.shims import ShimView, view_shim, wish_for
 from trellis.targets import target_of
 from trellis.telemetry import TraceContext
+from trellis.timings import DeletionTimings
 
 FACT_GRACE_SECONDS = 1.0
 SETTLE_SECONDS = 1.0

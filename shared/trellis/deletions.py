@@ -20,6 +20,7 @@ from trellis.kube.errors import Forbidden, NotFound
 from trellis.kube.resources import DEFINITIONS, Resource
 from trellis.node_and_job import unix_seconds
 from trellis.telemetry import get_logger
+from trellis.timings import DeletionTimings
 
 STANDS: Final = math.inf
 """Instead of the time of its deletion, for a CRD that is not being deleted."""
@@ -44,19 +45,6 @@ class Deletable(Protocol):
 
     @property
     def deleted_at(self) -> int: ...  # noqa: D102
-
-
-@dataclass(frozen=True, slots=True)
-class DeletionTimings:
-    """Seconds. ``settle``: how long after an object's deletion others may follow that belong to it.
-
-    ``together``: objects deleted within that time of each other are a mass deletion. ``grace``: how long the nodes keep
-    a Shim that is gone though its finalizer has not run; it may be re-created.
-    """
-
-    settle: float = 2.0
-    together: float = 60.0
-    grace: float = 300.0
 
 
 def deleted_alone(objects: Iterable[Deletable], definition: float | None, together: float) -> frozenset[str]:

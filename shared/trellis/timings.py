@@ -34,6 +34,19 @@ class EndingTimings:
 
 
 @dataclass(frozen=True, slots=True)
+class DeletionTimings:
+    """Seconds. ``settle``: how long after an object's deletion others may follow that belong to it.
+
+    ``together``: objects deleted within that time of each other are a mass deletion. ``grace``: how long the nodes keep
+    a Shim that is gone though its finalizer has not run; it may be re-created.
+    """
+
+    settle: float = 2.0
+    together: float = 60.0
+    grace: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessTimings:
     """Seconds of one process."""
 

@@ -16,6 +16,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from trellis.health import Health
 from trellis.kube.errors import Forbidden, Invalid, KubeError, Unavailable
+from trellis.kube.timings import RefusalTimings
 
 _TERMINATING: Final = "because it is being terminated"
 K = TypeVar("K", bound=Hashable)
@@ -32,18 +33,6 @@ class Queue(Protocol[K]):
 
     def add_after(self, key: K, delay: float) -> None:
         """Have a key run in ``delay`` seconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class RefusalTimings:
-    """Seconds. ``retry``: at most between two attempts of a refused key; ``spread``: added for each other one."""
-
-    retry: float = 15.0
-    spread: float = 0.25
-
-    def bound(self, refused: int) -> float:
-        """Return the longest wait of a key while so many are refused."""
-        return self.retry + self.spread * refused
 
 
 def is_refused(error: Exception) -> bool:

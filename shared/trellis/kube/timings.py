@@ -70,6 +70,18 @@ class BreakerTimings:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusalTimings:
+    """Seconds. ``retry``: at most between two attempts of a refused key; ``spread``: added for each other one."""
+
+    retry: float = 15.0
+    spread: float = 0.25
+
+    def bound(self, refused: int) -> float:
+        """Return the longest wait of a key while so many are refused."""
+        return self.retry + self.spread * refused
+
+
+@dataclass(frozen=True, slots=True)
 class LeaderTimings:
     """Seconds. A lease nobody renewed for ``duration`` may be taken; its holder gives up after ``renew_deadline``.
 

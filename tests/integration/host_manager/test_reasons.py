@@ -16,8 +16,8 @@ from support.cluster.exclusion import place
 from support.cluster.stand_ins import answering
 from support.lattices.host_world import PATIENCE, HostWorld
 from support.nodes.fleet import eventually
-from trellis.kube.refusals import RefusalTimings
 from trellis.kube.resources import API_SERVICES, EVENTS, HOST_CONFIGS, NODES, SERVICES, Resource
+from trellis.kube.timings import RefusalTimings
 
 pytestmark = pytest.mark.cluster
 

@@ -14,7 +14,7 @@ from support.nodes.kubelets import kubelets
 from support.nodes.shims import Shim
 from support.suite.typed import typed_meanwhile
 from trellis import names
-from trellis.kube.refusals import RefusalTimings
+from trellis.kube.timings import RefusalTimings
 from trellis.provision_reasons import NODE_UPDATE_REFUSED, Reason
 from trellis.runtime import LedService
 from trellis.shim_status import Reason as ShimReason

@@ -15,8 +15,8 @@ from support.nodes.fleet import SHIMS, Fleet, Manifest, eventually
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import CLASSES, Shim
 from trellis import names
-from trellis.kube.refusals import RefusalTimings
 from trellis.kube.resources import NAMESPACES
+from trellis.kube.timings import RefusalTimings
 from trellis.provision_reasons import Reason
 from trellis.runtime import LedService
 from trellis.shim_status import Reason as ShimReason

@@ -12,7 +12,7 @@ from support.nodes.fleet import Fleet, eventually
 from support.nodes.kubelets import kubelets, show
 from support.nodes.shims import SHIMS, Shim
 from trellis import names
-from trellis.deletions import DeletionTimings
+from trellis.timings import DeletionTimings
 
 pytestmark = pytest.mark.cluster
 

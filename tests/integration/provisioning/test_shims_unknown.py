@@ -16,11 +16,11 @@ from support.suite.typed import typed_meanwhile
 from trellis import names
 from trellis.breaker import Limits
 from trellis.crds.kinds import KINDS, make_definition
-from trellis.deletions import DeletionTimings
 from trellis.kube.breaker import HELD
 from trellis.kube.resources import SHIMS as SHIM_KIND
 from trellis.runtime import LedService
 from trellis.telemetry import process_metrics
+from trellis.timings import DeletionTimings
 
 pytestmark = pytest.mark.cluster
 

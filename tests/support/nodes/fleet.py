@@ -29,13 +29,13 @@ from support.suite.suite_rights import is_read_by_suite
 from trellis import localcluster, names
 from trellis.bus.permissions import durables
 from trellis.bus.tail import Selection, TailedEvent, Tally, replay, tail
-from trellis.deletions import DeletionTimings
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_EVENTS
-from trellis.kube.refusals import RefusalTimings
+from trellis.kube.timings import RefusalTimings
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.localcluster.nodes import node_manifest
 from trellis.runtime import LedService
+from trellis.timings import DeletionTimings
 
 Manifest = dict[str, Any]
 KUBELET = "kwok.x-k8s.io/node"

@@ -20,8 +20,8 @@ from support.guests.hosting_parts import key_of
 from support.guests.hosting_world import DEADLINE, KEY, Recorder, World, names_in, trapping
 from trellis.bus.backoff import Backoff
 from trellis.kube.fake import status_reply
-from trellis.kube.refusals import RefusalTimings
 from trellis.kube.resources import CONFIGMAPS, SECRETS, Resource
+from trellis.kube.timings import RefusalTimings
 
 
 async def test_a_failure_of_the_hosts_own_costs_no_turn(

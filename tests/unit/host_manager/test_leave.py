@@ -18,7 +18,7 @@ from support.lattices.host_groups import MINIMAL
 from trellis import names
 from trellis.breaker import Limits
 from trellis.bus.bus import Bus
-from trellis.deletions import Deletions, DeletionTimings
+from trellis.deletions import Deletions
 from trellis.health import Health
 from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.fake import FakeKube
@@ -28,6 +28,7 @@ from trellis.kube.rights import MissingRights
 from trellis.peers import Controller, Peer
 from trellis.telemetry import Stories, setup
 from trellis.telemetry.metrics import Metrics
+from trellis.timings import DeletionTimings
 
 KEY = "g/group"
 ALLOWED = Limits().objects

@@ -12,7 +12,7 @@ from host_manager import pod_retries
 from host_manager.group import Inputs
 from host_manager.pod_retries import PodRetries
 from host_manager.snapshot import Head, Snapshot
-from trellis.kube.refusals import RefusalTimings
+from trellis.kube.timings import RefusalTimings
 
 FAILURE = {"conditions": [{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}]}
 

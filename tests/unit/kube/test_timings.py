@@ -11,7 +11,6 @@ from trellis.kube.fake import FakeKube
 from trellis.kube.informer import Informer
 from trellis.kube.leader import Leader
 from trellis.kube.recorder import EventRecorder
-from trellis.kube.refusals import RefusalTimings
 from trellis.kube.resources import NODES
 from trellis.kube.timings import (
     BreakerTimings,
@@ -20,6 +19,7 @@ from trellis.kube.timings import (
     HandoverTimings,
     KubeTimings,
     LeaderTimings,
+    RefusalTimings,
 )
 from trellis.kube.watch_timings import WatchTimings
 

@@ -13,7 +13,7 @@ from node_watcher.apply import Effects
 from node_watcher.gather import World
 from support.nodes.withdrawals import Holding
 from trellis import names
-from trellis.deletions import Deletions, DeletionTimings
+from trellis.deletions import Deletions
 from trellis.kube.fake import FakeKube
 from trellis.kube.resources import SHIMS
 from trellis.provisioning import Target, encode_digests
@@ -21,6 +21,7 @@ from trellis.shim_marks import ShimMarks
 from trellis.shims import ShimView
 from trellis.telemetry import Metrics, setup
 from trellis.testing.builders import a_node, a_shim, proved
+from trellis.timings import DeletionTimings
 
 SPIN, OTHER = a_shim(), a_shim("other")
 DIGESTS = {"spin": "1"}

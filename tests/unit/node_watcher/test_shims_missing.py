@@ -10,13 +10,14 @@ from node_watcher.actions import Destroy, PatchNode, Reason, RecordEvent, Said, 
 from node_watcher.decide import decide
 from node_watcher.gather import World
 from trellis import names
-from trellis.deletions import STANDS, Deletions, DeletionTimings
+from trellis.deletions import STANDS, Deletions
 from trellis.kube.fake import FakeKube
 from trellis.kube.resources import SHIMS
 from trellis.provisioning import KWASM, JobState, NodeView, Target, encode_digests
 from trellis.shim_marks import ShimMarks
 from trellis.shims import ShimView
 from trellis.testing.builders import a_job, a_node, a_shim, opted_in, proved
+from trellis.timings import DeletionTimings
 
 SPIN = a_shim()
 TIMINGS = DeletionTimings(settle=2.0, grace=300.0)

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from trellis.deletions import STANDS, Deletions, DeletionTimings, deleted_alone
+from trellis.deletions import STANDS, Deletions, deleted_alone
 from trellis.kube.fake import FakeKube
 from trellis.kube.resources import DEFINITIONS, SHIMS
 from trellis.provisioning import KWASM
 from trellis.shim_marks import ShimMarks
 from trellis.shims import ShimView
 from trellis.testing.builders import a_job, a_node, a_shim
+from trellis.timings import DeletionTimings
 
 TOGETHER = 60.0
 
