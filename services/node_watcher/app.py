@@ -16,6 +16,7 @@ from node_watcher.gather import World, recall
 from node_watcher.handlers import CONSUMED, on_provision
 from node_watcher.marks import labelled_ready
 from node_watcher.settings import Settings
+from node_watcher.timings import Timings
 from node_watcher.watch import on_job, on_node
 from trellis import names
 from trellis.bus.bus import Bus
@@ -31,7 +32,6 @@ from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import Refusals, is_refused, unready
 from trellis.kube.resources import JOBS, NODES, SHIMS
 from trellis.kube.rights import words_of
-from trellis.kube.timings import RefusalTimings
 from trellis.node_and_job import view_job, view_node
 from trellis.provision_reasons import APPLY_AGAIN
 from trellis.provisioning import INSTALLER_JOBS, NodeView
@@ -39,25 +39,19 @@ from trellis.runtime import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
 from trellis.shim_marks import ShimMarks
 from trellis.shims import ShimView, view_shim
 from trellis.telemetry import Telemetry, TraceContext, context_from, current_trace, links_of, setup, trace_from
-from trellis.timings import DeletionTimings
 
 WORKERS = 16
 
 
 def create_app(
-    settings: Settings,
-    *,
-    bus: Bus | None = None,
-    kube: Kube | None = None,
-    timings: DeletionTimings = DeletionTimings(),
-    refusal_timings: RefusalTimings = RefusalTimings(),
+    settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None, timings: Timings = Timings()
 ) -> LedService:
     """Return the service; it connects when it is run."""
     return LedService(
         name=NODE_WATCHER,
         settings=settings,
         telemetry=setup(NODE_WATCHER, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio),
-        compose=partial(compose, settings, timings=timings, refusal_timings=refusal_timings),
+        compose=partial(compose, settings, timings=timings),
         namespaces={settings.namespace: {}, settings.installer_namespace: INSTALLER_NAMESPACE_LABELS},
         kube=kube,
         bus=bus,
@@ -66,12 +60,7 @@ def create_app(
     )
 
 
-def compose(
-    settings: Settings,
-    base: Base,
-    timings: DeletionTimings = DeletionTimings(),
-    refusal_timings: RefusalTimings = RefusalTimings(),
-) -> Work:
+def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Work:
     """Join the parts for one term of leadership."""
     kube, bus = base.kube, base.bus
     nodes: Informer[NodeView] = Informer(kube, NODES, view_node, lambda change: node_changed(change))  # noqa: PLW0108 - bound below
@@ -85,7 +74,8 @@ def compose(
         needed=marks.needed,
         on_known=lambda: shims_served(),  # noqa: PLW0108 - bound below
     )
-    world = World(nodes.objects, shims.objects, settings.auto_provision, Deletions(kube, SHIMS, timings), marks)
+    deletions = Deletions(kube, SHIMS, timings.deletions)
+    world = World(nodes.objects, shims.objects, settings.auto_provision, deletions, marks, timings)
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_NODE_WATCHER)
     ready = {deciding.NODES: lambda: sum(map(labelled_ready, nodes.objects.values()))}
     scope = Scope(NODE_WATCHER, settings.namespace, ready, {deciding.NODES: lambda: named(nodes)})
@@ -93,7 +83,7 @@ def compose(
     effects = Effects(kube, bus, recorder, world, breaker, nodes.wrote)
     reconcile = Reconcile(world, effects, base.telemetry)
     queue = KeyedQueue(reconcile.run, workers=WORKERS, name="nodes", telemetry=base.telemetry)
-    refusals = Refusals(queue, unready(base.health, Reason.UPDATE_REFUSED.value), refusal_timings)
+    refusals = Refusals(queue, unready(base.health, Reason.UPDATE_REFUSED.value), timings.refusals)
     node_changed = on_node(world, queue.add)
     jobs = Informer(
         kube,

@@ -14,7 +14,7 @@ from typing import assert_never
 from node_watcher.actions import Action, Destroy, PatchNode, Reason, RecordEvent, SayFact
 from node_watcher.gather import World
 from trellis import names
-from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable, FactRefused
+from trellis.bus.bus import Bus, BusUnavailable, FactRefused
 from trellis.kube.breaker import Breaker
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
@@ -54,7 +54,7 @@ class Effects:
                 if (wait := await self._one(name, action)) is not None:
                     again.append(wait)
             except BusUnavailable:
-                again.append(BUS_RETRY_SECONDS)  # the bus itself warns of its outage, once
+                again.append(self.world.timings.publish)  # the bus itself warns of its outage, once
             except FactRefused as error:
                 refused = error
         if refused is not None:

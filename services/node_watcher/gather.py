@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from node_watcher.actions import Said, Snapshot
+from node_watcher.timings import Timings
 from trellis.bus.bus import Bus
 from trellis.deletions import Deletions
 from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
@@ -32,6 +33,7 @@ class World:
     auto_provision: bool
     deletions: Deletions
     marks: ShimMarks
+    timings: Timings = Timings()
     jobs: JobIndex = field(default_factory=JobIndex)
     missing: dict[str, float] = field(default_factory=dict)
     """By name of a Shim that nodes have and that does not exist, monotonic: since when."""

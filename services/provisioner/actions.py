@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 
 from provisioner.canary import Canary, CanaryPod
+from provisioner.timings import NodeTimings
 from trellis.breaker import Destruction
 from trellis.crds.shim import RemovalPolicy
 from trellis.events.envelope import FactData
@@ -85,6 +86,7 @@ class Snapshot:
     """What is reported of the node as refused, with the API server's words; "" if nothing is."""
     tell_skip: bool = False
     """Whether the Node is to say that it is skipped."""
+    timings: NodeTimings = NodeTimings()
     unserved: bool = False
     """Whether a person opted the node in, and is to be told that there is nothing to install."""
 

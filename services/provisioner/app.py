@@ -21,7 +21,6 @@ from provisioner.canary_apply import ProofEffects
 from provisioner.canary_resources import CANARY_PODS, view_canary
 from provisioner.gather import snapshot_of, world_of
 from provisioner.handlers import CONSUMED, on_node_fact
-from provisioner.job_clock import SlotTimings
 from provisioner.known import Known
 from provisioner.plan import plan
 from provisioner.pod_refusals import FAILED_CREATE, view_pod_refusal
@@ -30,9 +29,10 @@ from provisioner.rollout_apply import RolloutEffects
 from provisioner.settings import Settings
 from provisioner.shim_apply import ShimEffects
 from provisioner.shim_gather import Shims
+from provisioner.timings import Timings
 from provisioner.watch import on_canary, on_controller, on_job, on_node, on_pod_refusal, wishes_differ
 from trellis import names
-from trellis.bus.bus import BUS_RETRY_SECONDS, Bus
+from trellis.bus.bus import Bus
 from trellis.bus.queue import KeyedQueue
 from trellis.events.subjects import PROVISIONER
 from trellis.kube.breaker import Breaker, Scope, named
@@ -43,7 +43,6 @@ from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import Refusals, is_refused, unready
 from trellis.kube.resources import DEPLOYMENTS, EVENTS, JOBS, NODES, PODS, SHIMS
 from trellis.kube.rights import words_of
-from trellis.kube.timings import RefusalTimings
 from trellis.node_and_job import view_job, view_node
 from trellis.peers import Controller, view_controller
 from trellis.provision_reasons import APPLY_AGAIN
@@ -54,46 +53,31 @@ from trellis.shim_marks import ShimMarks
 from trellis.shim_status import Reason
 from trellis.shims import ShimView, view_shim
 from trellis.telemetry import Telemetry, TraceContext, caused, current_trace, get_logger, linked, setup, trace_from
-from trellis.timings import DeletionTimings
 
 WORKERS: Final = 16
 PLAN: Final = "plan"
 SHIM_WORKERS: Final = 4
-STATUS_DELAY_SECONDS: Final = 1.0
-"""A status counts nodes: changes that come in a burst are counted once, at most once a second."""
-PLAN_DELAY_SECONDS: Final = 0.05
-"""A plan looks at every node: changes that come in a burst are answered by one plan, at most 20 a second."""
 PLAN_REST: Final = 3.0
 """Times what the last plan took, with writing the ledger: however many nodes there are, and in work, plans take no more
 than a quarter of the event loop. Who comes after such a rest waits for nothing but the burst."""
-PLAN_REST_MOST_SECONDS: Final = 0.5
-"""An API server that is slow to take the ledger is no reason to rest."""
 
 LEDGER_REFUSED: Final = Reason.LEDGER_REFUSED.value
 HANDOVER: Final = "InstallationChanged"
 SHIM_REFUSED: Final = "ShimUpdateRefused"
 """Parts of readiness: writes that the API server refuses."""
-DELETING_SECONDS: Final = 30.0
-"""Between two looks at a Shim that is being deleted: its patience with nodes that are away ends by the clock."""
 
 _log = get_logger(__name__)
 
 
 def create_app(
-    settings: Settings,
-    *,
-    bus: Bus | None = None,
-    kube: Kube | None = None,
-    timings: DeletionTimings = DeletionTimings(),
-    slot_timings: SlotTimings = SlotTimings(),
-    refusal_timings: RefusalTimings = RefusalTimings(),
+    settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None, timings: Timings = Timings()
 ) -> LedService:
     """Return the service; it connects when it is run."""
     return LedService(
         name=PROVISIONER,
         settings=settings,
         telemetry=setup(PROVISIONER, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio),
-        compose=partial(compose, settings, timings=timings, slot_timings=slot_timings, refusal_timings=refusal_timings),
+        compose=partial(compose, settings, timings=timings),
         namespaces={settings.namespace: {}, settings.installer_namespace: INSTALLER_NAMESPACE_LABELS},
         kube=kube,
         bus=bus,
@@ -102,13 +86,7 @@ def create_app(
     )
 
 
-def compose(
-    settings: Settings,
-    base: Base,
-    timings: DeletionTimings = DeletionTimings(),
-    slot_timings: SlotTimings = SlotTimings(),
-    refusal_timings: RefusalTimings = RefusalTimings(),
-) -> Work:
+def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Work:
     """Join the parts for one term of leadership."""
     kube, bus, telemetry = base.kube, base.bus, base.telemetry
     nodes: Informer[NodeView] = Informer(kube, NODES, view_node, lambda change: node_changed(change))  # noqa: PLW0108 - bound below
@@ -146,8 +124,6 @@ def compose(
         canaries=canaries.objects,
         marks=marks,
         timings=timings,
-        slot_timings=slot_timings,
-        refusal_timings=refusal_timings,
         refused=RefusedNodes(lambda reason, why: unready(base.health, reason.value)(why)),
         handover_until=time.monotonic() + (base.claim.settles_in if base.claim is not None else 0.0),
     )
@@ -167,20 +143,20 @@ def compose(
     followed = KeyedQueue(follow.run, workers=SHIM_WORKERS, name="shims", telemetry=telemetry)
 
     def plan_soon() -> None:
-        plans.add_after(PLAN, max(PLAN_DELAY_SECONDS, known.rested_at - time.monotonic()))
+        plans.add_after(PLAN, max(timings.plan_delay, known.rested_at - time.monotonic()))
         status_soon()
 
     def status_soon() -> None:
         for name in shims.objects:
-            followed.add_after(name, STATUS_DELAY_SECONDS)
+            followed.add_after(name, timings.status_delay)
 
     refusals = (
         # The nodes are reported by ``known.refused``.
         Refusals(
-            queue, lambda _: None, refusal_timings, refuses=lambda one: is_refused(one) or isinstance(one, NotFound)
+            queue, lambda _: None, timings.refusals, refuses=lambda one: is_refused(one) or isinstance(one, NotFound)
         ),
-        Refusals(plans, partial(report_ledger, known, status_soon), refusal_timings),
-        Refusals(followed, unready(base.health, SHIM_REFUSED), refusal_timings),
+        Refusals(plans, partial(report_ledger, known, status_soon), timings.refusals),
+        Refusals(followed, unready(base.health, SHIM_REFUSED), timings.refusals),
     )
 
     def shim_changed(change: Change[ShimView]) -> None:
@@ -320,7 +296,7 @@ class FollowShims:
             attributes = {"trellis.shim": name, "trellis.actions": [type(action).__name__ for action in actions]}
             with caused(self.telemetry, f"reconcile shim {name}", trace, attributes):
                 await self.effects.apply(actions)
-        return DELETING_SECONDS if snapshot and snapshot.shim.deleting else None
+        return self.shims.known.timings.deleting if snapshot and snapshot.shim.deleting else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +320,7 @@ class Planner:
             self._rest(time.monotonic())
 
     def _rest(self, since: float) -> None:
-        self.known.rested_at = since + min(PLAN_REST_MOST_SECONDS, PLAN_REST * self.known.plan_seconds)
+        self.known.rested_at = since + min(self.known.timings.plan_rest, PLAN_REST * self.known.plan_seconds)
 
     async def _plan(self) -> float | None:
         just_read = self.known.ledger is None
@@ -380,7 +356,8 @@ class Planner:
         for node in begin:
             self.nodes.add(node.name)
         if await self.effects.tell_rollout(outcome):
-            return min(BUS_RETRY_SECONDS, outcome.wake_in or BUS_RETRY_SECONDS)
+            publish = self.known.timings.publish
+            return min(publish, outcome.wake_in or publish)
         return outcome.wake_in
 
     async def shown(self) -> None:

@@ -37,7 +37,7 @@ from provisioner.canary_apply import ProofEffects
 from provisioner.known import Known
 from provisioner.resources import make_installer_job
 from trellis import names
-from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable, FactRefused
+from trellis.bus.bus import Bus, BusUnavailable, FactRefused
 from trellis.events.provision import ProvisionFailed, ProvisionSucceeded
 from trellis.kube.breaker import Breaker
 from trellis.kube.client import Kube
@@ -103,7 +103,7 @@ class Effects:
         if refused is not None:
             raise refused
         if unsaid:
-            again.append(BUS_RETRY_SECONDS)
+            again.append(self.known.timings.publish)
         return min(again, default=None)
 
     async def _with_leave(self, actions: Sequence[Action]) -> tuple[list[Step], list[float]]:

@@ -51,10 +51,6 @@ from trellis.unfinished import left_by, overtaken
 
 JOBS = "jobs"
 """Kind of the breaker that guards running installer Jobs."""
-LABELS_SECONDS: Final = 1.0
-IN_USE_SECONDS: Final = 60.0
-DRAIN_SECONDS: Final = 5.0
-POD_LEFT_SECONDS: Final = 5.0
 _NAMED: Final = 5
 _NOTHING_TO_INSTALL: Final = (
     f"{names.ANNOTATION_OPT_IN}=true, but there is nothing to install: no Shim is labelled "
@@ -147,7 +143,7 @@ def _begin(snapshot: Snapshot, node: NodeView, jobs: tuple[JobView, ...]) -> lis
             f"pod {', '.join(snapshot.pods_left)} of an earlier installer Job has not ended, and two on one disk would "
             "be one too many; if nothing of it runs on the node any more, delete it by kubectl delete pod --force"
         )
-        return [WarnNode(node, Reason.INSTALLER_POD_STUCK, message), GiveBackSlot(node, POD_LEFT_SECONDS)]
+        return [WarnNode(node, Reason.INSTALLER_POD_STUCK, message), GiveBackSlot(node, snapshot.timings.pod_left)]
     last = newest(jobs)
     if last is not None and last.failure is None and left_by(last, node):
         return []  # an older try was made once more and ended well: first the Node is to say so
@@ -177,7 +173,7 @@ def _blocked(snapshot: Snapshot, node: NodeView, target: Target) -> list[Action]
     """Before a Shim is removed its label goes, so that no pod comes, and then the pods, as its policy has it."""
     going = leaving(node, target)
     if labelled(node, target):
-        return [GiveBackSlot(node, LABELS_SECONDS)]
+        return [GiveBackSlot(node, snapshot.timings.labels)]
     policies = dict(snapshot.policies)
     of: dict[RemovalPolicy, list[User]] = {policy: [] for policy in RemovalPolicy}
     for user in snapshot.users:
@@ -188,9 +184,9 @@ def _blocked(snapshot: Snapshot, node: NodeView, target: Target) -> list[Action]
             f"{', '.join(going)} cannot be removed: {_listed(refusing)} still run with it; delete them, or set "
             "spec.removalPolicy of the Shim to Drain or Force"
         )
-        return [WarnNode(node, Reason.IN_USE, message), GiveBackSlot(node, IN_USE_SECONDS, message)]
+        return [WarnNode(node, Reason.IN_USE, message), GiveBackSlot(node, snapshot.timings.in_use, message)]
     if draining := of[RemovalPolicy.DRAIN]:
-        return [*(EvictPod(node, user) for user in draining), LookAgain(DRAIN_SECONDS)]
+        return [*(EvictPod(node, user) for user in draining), LookAgain(snapshot.timings.drain)]
     return []
 
 

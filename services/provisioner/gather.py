@@ -17,7 +17,6 @@ from provisioner.decide import inspect, labelled, leaving, to_begin
 from provisioner.job_clock import at_work
 from provisioner.known import Known
 from provisioner.plan import World, begun_of
-from provisioner.refused import RECORD_SECONDS
 from trellis.kube.resources import JOBS
 from trellis.ledger import Ledger
 from trellis.provisioning import JobView, NodeView, Target, newest, proof_of
@@ -44,6 +43,7 @@ async def world_of(known: Known) -> World:
         retries=known.settings.retries(),
         held=known.held(),
         settles_in=max(0.0, known.settled_at - time.monotonic()),
+        held_again=known.timings.held,
         hands_off=frozenset(
             node.uid for node, target in targets if target and (labelled(node, target) or known.other(node, target))
         ),
@@ -104,6 +104,7 @@ async def snapshot_of(known: Known, name: str) -> Snapshot:
         users=await known.pods.users(name, going, known.shims) if going else (),
         other=known.other(node, target) if node and target else None,
         deleting=known.deletions.alone(known.shims.values()),
+        timings=known.timings.nodes,
         shims_unknown=known.marks.unknown,
         policies=tuple((shim.name, shim.removal_policy) for shim in known.shims.values() if shim.name in going),
     )
@@ -113,7 +114,7 @@ async def _update_refused(known: Known, node: NodeView | None, job: JobView | No
     """Return why node_watcher does not write on a Node what is proved there, "" if it may be about to."""
     if node is None or job is None or proof_of(job, node) is None or fulfilled(job, node):
         return ""
-    return await known.pods.update_refused(node, job) if done_for >= RECORD_SECONDS else ""
+    return await known.pods.update_refused(node, job) if done_for >= known.timings.nodes.record else ""
 
 
 def _verify_timeout(known: Known, job: JobView | None) -> float:

@@ -19,13 +19,6 @@ from enum import Enum, auto
 from trellis.provisioning import JobState, JobView
 
 
-@dataclass(frozen=True, slots=True)
-class SlotTimings:
-    """Seconds. ``grace``: what the pods of a Job have to end in after its deadline."""
-
-    grace: float = 60.0
-
-
 class Phase(Enum):
     """How far a Job is."""
 
@@ -36,7 +29,7 @@ class Phase(Enum):
 
 @dataclass(eq=False)
 class JobClock:
-    """``deadline`` in seconds, that of every Job; ``since``: by uid how far a Job is, and since when."""
+    """``deadline`` and ``grace`` in seconds, those of every Job; ``since``: by uid how far a Job is, and since when."""
 
     deadline: float
     grace: float

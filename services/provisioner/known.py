@@ -15,7 +15,7 @@ from itertools import zip_longest
 from provisioner.begun import Begun
 from provisioner.canary import CanaryPod
 from provisioner.doubts import doubted, feared_on
-from provisioner.job_clock import JobClock, SlotTimings
+from provisioner.job_clock import JobClock
 from provisioner.plan import is_forgiven
 from provisioner.pod_refusals import PodRefusals
 from provisioner.pods import Pods
@@ -24,6 +24,7 @@ from provisioner.resources import Manifest, Task
 from provisioner.settings import Settings
 from provisioner.signatures import Keys
 from provisioner.tasks import Rules, Undoing, removals_of, task_of, undo_of
+from provisioner.timings import Timings
 from trellis import names
 from trellis.attempts import changes_of
 from trellis.bus.bus import Bus
@@ -33,7 +34,6 @@ from trellis.jobs import JobIndex
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, SHIMS
-from trellis.kube.timings import RefusalTimings
 from trellis.ledger import Entry, Ledger, Try, read_ledger
 from trellis.node_skips import Skip
 from trellis.peers import Controller, keeping_off
@@ -54,11 +54,6 @@ from trellis.shim_marks import ShimMarks
 from trellis.shims import ShimView, view_shim, wish_for
 from trellis.targets import target_of
 from trellis.telemetry import TraceContext
-from trellis.timings import DeletionTimings
-
-FACT_GRACE_SECONDS = 1.0
-SETTLE_SECONDS = 1.0
-"""Shims that are applied together come one after another: what changes within this time is one change of a node."""
 
 
 @dataclass(eq=False)
@@ -115,9 +110,7 @@ class Known:
     """Those of others beside which nothing is begun."""
     marks: ShimMarks = field(default_factory=lambda: ShimMarks(lambda: True))
     """What names Shims, and whether these can be listed."""
-    timings: DeletionTimings = field(default_factory=DeletionTimings)
-    slot_timings: SlotTimings = field(default_factory=SlotTimings)
-    refusal_timings: RefusalTimings = field(default_factory=RefusalTimings)
+    timings: Timings = Timings()
     handover_until: float = 0.0
     """Monotonic: until then nodes that have a runtime are not begun, as another installation provisioned them."""
     refused: RefusedNodes = field(default_factory=RefusedNodes)
@@ -129,9 +122,9 @@ class Known:
 
     def __post_init__(self) -> None:
         self.pods = Pods(self.kube)
-        self.deletions = Deletions(self.kube, SHIMS, self.timings)
+        self.deletions = Deletions(self.kube, SHIMS, self.timings.deletions)
         self.installer = self.settings.installer()
-        self.clock = JobClock(self.installer.deadline, self.slot_timings.grace)
+        self.clock = JobClock(self.installer.deadline, self.timings.nodes.grace)
         self.kwasm = spec_digest(self.installer.spec()) if self.installer.image else None
         settings = self.settings
         self.keys = Keys.parse(settings.shim_keys)
@@ -144,7 +137,7 @@ class Known:
 
     def refusal_retry(self) -> float:
         """Return the seconds between two attempts of a node: all refused ones together cause a few writes a second."""
-        return self.refusal_timings.retry + self.refusal_timings.spread * len(self.refused.by_uid)
+        return self.timings.refusals.bound(len(self.refused.by_uid))
 
     def begin(self, node: NodeView, what: tuple[str, int], job: str) -> bool:
         """Say whether a node has the slot for a Job (digest, attempt) at this very moment; from now on it keeps it."""
@@ -171,7 +164,7 @@ class Known:
         """Let no node be begun for a moment; changes within that moment do not make it longer."""
         now = time.monotonic()
         if now >= self.settled_at:
-            self.settled_at = now + SETTLE_SECONDS
+            self.settled_at = now + self.timings.settle
 
     def target(self, node: NodeView) -> Target | None:
         """Return what a node is to have, by the Shims as they are now; worked out once while nothing of it changes."""
@@ -268,8 +261,8 @@ class Known:
     def held(self) -> frozenset[str]:
         """Return the nodes that are in use, and those whose opting in the bus is about to tell.
 
-        The watch and the fact race; the fact is a few milliseconds behind. A node waits for it a second at most, and
-        not at all while the bus is away.
+        The watch and the fact race; the fact is a few milliseconds behind. A node waits for it ``timings.opt_in``
+        at most, and not at all while the bus is away.
         """
         now = time.monotonic()
         self.blocked_until = {uid: until for uid, until in self.blocked_until.items() if until > now}
@@ -278,7 +271,7 @@ class Known:
             held |= {node.uid for node in self.nodes.values() if installed_on(node)}
         if not self.bus.connected.is_set():
             return held
-        since = now - FACT_GRACE_SECONDS
+        since = now - self.timings.opt_in
         return held | {uid for uid, seen in self.seen_at.items() if seen > since and uid not in self.traces}
 
     def forget_said(self) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from provisioner.job_clock import at_work
 from provisioner.slots import Slots
+from provisioner.timings import Timings
 from trellis.attempts import (
     Retries,
     ShimLimits,
@@ -41,16 +42,14 @@ from trellis.provisioning import (
 )
 from trellis.unfinished import concerned_by, fulfilled, left_by, overtaken
 
-HELD_SECONDS = 0.2
-"""When to look again at a node that is held back."""
-
 
 @dataclass(frozen=True, slots=True)
 class World:
     """All that a plan may depend on; ``now`` in Unix seconds.
 
-    ``targets``: by Node uid, for every node that is to have or lose something. ``held``: nodes not to be begun now,
-    ``hands_off``: nor while another works there. ``settles_in``: seconds in which none is, as Shims may be coming.
+    ``targets``: by Node uid, for every node that is to have or lose something. ``held``: nodes not to be begun now, to
+    be looked at after ``held_again`` seconds; ``hands_off``: nor while another works there. ``settles_in``: seconds in
+    which none is, as Shims may be coming.
     ``begun``: slots whose Jobs were asked for and are in ``jobs`` not yet, or never: nobody else gets these.
     ``feared``: by Node uid, shims that a Job which is gone may have left there; such a node is in ``nodes`` as if its
     marks named them. ``stuck``: uids of Jobs that should have ended; ``stuck_in``: seconds until the next one is.
@@ -70,6 +69,7 @@ class World:
     feared: Mapping[str, frozenset[str]] = field(default_factory=dict)
     stuck: frozenset[str] = frozenset()
     stuck_in: float | None = None
+    held_again: float = Timings().held
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +285,7 @@ def _candidates(
         if any(map(at_work, world.jobs.get(node.uid, ()))):
             continue  # a Job that was judged by the clock may still run there: its end wakes us
         if node.uid in world.held or world.settles_in:
-            later.append(world.settles_in or HELD_SECONDS)
+            later.append(world.settles_in or world.held_again)
             continue
         failure = failure_of(node, target)
         if failure is None:

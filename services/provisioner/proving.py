@@ -6,8 +6,6 @@ Invariant: a Job counts by what its Node shows and its canaries did, never by it
 
 from __future__ import annotations
 
-from typing import Final
-
 from provisioner.actions import (
     Action,
     CreateCanary,
@@ -33,9 +31,6 @@ from trellis.provisioning import (
     proof_of,
 )
 from trellis.unfinished import fulfilled
-
-CLEAR_SECONDS: Final = 4.0
-"""How long a Job stays after its end: deleting it and its pod costs the API server as much as making the next one."""
 
 
 def verify(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
@@ -63,7 +58,7 @@ def verify(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
 
 def _clear_away(snapshot: Snapshot, job: JobView) -> Action:
     """Where many installers end at once, clearing their Jobs away must not keep the next nodes waiting."""
-    left = CLEAR_SECONDS - snapshot.done_for
+    left = snapshot.timings.clear - snapshot.done_for
     return LookAgain(left) if left > 0 else DeleteJob(job, Reason.PROVED, foreground=False)
 
 

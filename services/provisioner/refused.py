@@ -13,15 +13,10 @@ for long, and is replaced within seconds: the Job controller's own backoff grows
 
 from __future__ import annotations
 
-from typing import Final
-
 from provisioner.actions import Action, ClearRefusal, DeleteJob, GiveBackSlot, LookAgain, ReportRefusal, Snapshot
 from trellis.attempts import changes_of
 from trellis.provision_reasons import NO_POD, Reason
 from trellis.provisioning import UNDO, JobState, JobView, NodeView
-
-RECORD_SECONDS: Final = 2.0
-"""How long node_watcher takes at most to label a node whose Job is proved; then its Events are looked at."""
 
 
 def pod_refused(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
@@ -47,7 +42,7 @@ def pod_refused(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action
 
 def update_refused(snapshot: Snapshot, node: NodeView) -> list[Action]:
     """Report that what is proved cannot be written on the Node; look again, less and less often, until it is."""
-    again: list[Action] = [LookAgain(min(max(snapshot.done_for, RECORD_SECONDS), snapshot.refusal_retry))]
+    again: list[Action] = [LookAgain(min(max(snapshot.done_for, snapshot.timings.record), snapshot.refusal_retry))]
     if not snapshot.update_refused:
         return again
     return [ReportRefusal(node, Reason.UPDATE_REFUSED, snapshot.update_refused), *again]

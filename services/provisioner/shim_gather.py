@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
 
 from provisioner.hands_off import working_on
 from provisioner.known import Known
@@ -30,9 +29,6 @@ from trellis.shim_status import read_status
 from trellis.shims import ShimView, is_for, view_shim, wish_for
 from trellis.targets import rival_of, stays_on, wish_on
 from trellis.unfinished import concerned_by, left_by
-
-UNREACHABLE_SECONDS: Final = 600.0
-"""How long a Shim that is being deleted waits for nodes that are not ready; a new leader starts the time again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +77,7 @@ class Shims:
             class_refused=self.known.classes_refused.get(name, ""),
             refused=self._refused((*staying, *holders)),
             ledger_refused=self.known.ledger_refused,
-            patience_over=self.known.deletions.lasts(shim.uid) > UNREACHABLE_SECONDS,
+            patience_over=self.known.deletions.lasts(shim.uid) > self.known.timings.unreachable,
             now=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
             other=self._other(shim, nodes),
             version=version_of(manifest),

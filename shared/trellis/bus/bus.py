@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import nats.errors
 from nats.js import JetStreamContext
@@ -38,7 +38,6 @@ from trellis.health import Health
 from trellis.telemetry import Telemetry, current_trace, get_logger, trace_from
 
 __all__ = [
-    "BUS_RETRY_SECONDS",
     "Ack",
     "Bus",
     "BusError",
@@ -50,9 +49,6 @@ __all__ = [
     "Received",
     "StreamError",
 ]
-
-BUS_RETRY_SECONDS: Final = 5.0
-"""When a fact that met an outage is worth another try: while it lasts, a try costs nothing but a look at a flag."""
 
 _log = get_logger(__name__)
 M = TypeVar("M", bound=FactData)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import http
 import os
+from dataclasses import replace
 
 import pytest
 
-from provisioner.job_clock import SlotTimings
+from provisioner.timings import NodeTimings, Timings
 from support.cluster.validating_policies import refusing, rule
 from support.nodes.fleet import Fleet, Manifest, eventually
 from support.nodes.kubelets import kubelets
@@ -22,7 +23,7 @@ from trellis.shim_status import Reason as ShimReason
 pytestmark = pytest.mark.cluster
 
 WORDS = "no team label"
-QUICK = RefusalTimings(retry=2.0, spread=0.0)
+QUICK = Timings(refusals=RefusalTimings(retry=2.0, spread=0.0))
 
 
 def unready(services: list[LedService], words: str) -> bool:
@@ -66,7 +67,7 @@ async def test_a_pod_that_is_refused_is_reported_at_once_and_retried_within_seco
     nodes = shim.add_nodes(3)
     installers(fleet)
     path, words, settings = refuse_pods(fleet, refusal)
-    async with kubelets(fleet), fleet.services(refusal_timings=QUICK, **settings) as running:
+    async with kubelets(fleet), fleet.services(QUICK, **settings) as running:
         shim.apply(max_update="100%")
         await reported(fleet, shim, nodes, Reason.INSTALLER_REFUSED.value, words)
         await eventually(lambda: unready(running, words), "not ready, with the API server's words")
@@ -136,7 +137,7 @@ async def test_a_node_whose_labels_are_refused_is_reported_and_holds_no_slot_for
     node = f"/api/v1/nodes/{refused}?dryRun=All"
     probe = {"metadata": {"labels": {"probe": "x"}}}
     matched, only = rule("", "nodes", "UPDATE"), f"object.metadata.name == '{refused}'"
-    services = fleet.services(slot_timings=SlotTimings(grace=1.0), refusal_timings=QUICK, job_deadline=3)
+    services = fleet.services(replace(QUICK, nodes=NodeTimings(grace=1.0)), job_deadline=3)
     async with kubelets(fleet), services as running:
         forbidden = lambda: fleet.api.call("PATCH", node, probe)[0] >= http.HTTPStatus.BAD_REQUEST  # noqa: E731
         async with refusing(fleet, matched, WORDS, only, forbidden):
@@ -156,7 +157,7 @@ async def test_a_node_whose_labels_are_refused_is_reported_and_holds_no_slot_for
 
 async def test_a_ledger_that_cannot_be_written_is_reported_on_the_shims(fleet: Fleet, shim: Shim) -> None:
     [node] = shim.add_nodes(1)
-    async with kubelets(fleet), fleet.services(refusal_timings=QUICK) as running:
+    async with kubelets(fleet), fleet.services(QUICK) as running:
         shim.apply()
         await eventually(lambda: shim.has(node), "the node has it", seconds=60)
         await fleet.quiet()

@@ -7,7 +7,7 @@ import http
 
 import pytest
 
-from provisioner import shim_gather
+from provisioner.timings import Timings
 from support.nodes.fleet import KUBELET, Fleet, eventually
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import SHIMS, Shim
@@ -127,13 +127,9 @@ async def test_a_node_that_goes_away_in_mid_work_gives_its_slot_back_when_its_ti
         await fleet.quiet()
 
 
-async def test_a_deleted_shim_leaves_a_dead_node_behind_and_says_so(
-    fleet: Fleet, shim: Shim, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shim_gather, "UNREACHABLE_SECONDS", 4.0)
-    monkeypatch.setattr("provisioner.app.DELETING_SECONDS", 1.0)
+async def test_a_deleted_shim_leaves_a_dead_node_behind_and_says_so(fleet: Fleet, shim: Shim) -> None:
     dead, *others = shim.add_nodes(3)
-    async with fleet.services(), kubelets(fleet):
+    async with fleet.services(Timings(deleting=1.0, unreachable=4.0)), kubelets(fleet):
         shim.apply(max_update=3)
         await eventually(lambda: shim.condition("Progressing") == ("False", "Updated"), "all have it", seconds=60)
         await cut_off(fleet, dead)

@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from provisioner.timings import Timings
 from support.nodes.fleet import Fleet, eventually
 from support.nodes.kubelets import kubelets, show
 from support.nodes.shims import SHIMS, Shim
@@ -159,7 +160,7 @@ async def test_a_shim_whose_object_was_forced_away_is_removed_all_the_same(fleet
         shim.delete()
         fleet.api.call("PATCH", f"{SHIMS}/{shim.name}", {"metadata": {"finalizers": None}})
         assert shim.found() is None
-        async with fleet.services(DeletionTimings(grace=1.0)):
+        async with fleet.services(Timings(deletions=DeletionTimings(grace=1.0))):
             await eventually(lambda: not disks[node].shims, "the installer took it away", seconds=60)
             await fleet.quiet()
             assert not any(key.startswith("trellis.dev/") for key in fleet.annotations(node))

@@ -22,20 +22,19 @@ import pytest
 
 import node_watcher.app
 import node_watcher.settings
+import node_watcher.timings
 import provisioner.app
 import provisioner.settings
-from provisioner.job_clock import SlotTimings
+from provisioner.timings import Timings
 from support.suite.suite_rights import is_read_by_suite
 from trellis import localcluster, names
 from trellis.bus.permissions import durables
 from trellis.bus.tail import Selection, TailedEvent, Tally, replay, tail
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_EVENTS
-from trellis.kube.timings import RefusalTimings
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.localcluster.nodes import node_manifest
 from trellis.runtime import LedService
-from trellis.timings import DeletionTimings
 
 Manifest = dict[str, Any]
 KUBELET = "kwok.x-k8s.io/node"
@@ -194,25 +193,13 @@ class Fleet:
         return {**base, **QUICK, **changes}
 
     @contextlib.asynccontextmanager
-    async def services(
-        self,
-        timings: DeletionTimings = DeletionTimings(),
-        slot_timings: SlotTimings = SlotTimings(),
-        refusal_timings: RefusalTimings = RefusalTimings(),
-        **changes: Any,
-    ) -> AsyncIterator[list[LedService]]:
+    async def services(self, timings: Timings = Timings(), **changes: Any) -> AsyncIterator[list[LedService]]:
         """Run node_watcher and provisioner in this process for the time of a block; ``changes`` are settings."""
         settings = self.settings(**changes)
+        watching = node_watcher.timings.Timings(timings.publish, timings.deletions, timings.refusals)
         services = [
-            node_watcher.app.create_app(
-                node_watcher.settings.Settings(**settings), timings=timings, refusal_timings=refusal_timings
-            ),
-            provisioner.app.create_app(
-                provisioner.settings.Settings(**settings),
-                timings=timings,
-                slot_timings=slot_timings,
-                refusal_timings=refusal_timings,
-            ),
+            node_watcher.app.create_app(node_watcher.settings.Settings(**settings), timings=watching),
+            provisioner.app.create_app(provisioner.settings.Settings(**settings), timings=timings),
         ]
         stop = asyncio.Event()
         tasks = [asyncio.create_task(service.run(stop), name=service.name) for service in services]

@@ -22,7 +22,7 @@ from provisioner.actions import (
     Snapshot,
     User,
 )
-from provisioner.app import PLAN, PLAN_REST_MOST_SECONDS, Planner
+from provisioner.app import PLAN, Planner
 from provisioner.apply import Effects
 from provisioner.canary import Canary
 from provisioner.canary_apply import ProofEffects
@@ -34,7 +34,7 @@ from provisioner.rollout_apply import RolloutEffects
 from provisioner.settings import Settings
 from support.suite.naming import lacking
 from trellis import names
-from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusError, BusUnavailable, FactRefused
+from trellis.bus.bus import Bus, BusError, BusUnavailable, FactRefused
 from trellis.bus.queue import KeyedQueue
 from trellis.events.envelope import FactData
 from trellis.events.provision import ProvisionSucceeded
@@ -162,7 +162,7 @@ async def test_while_the_bus_is_away_verdicts_are_written_but_no_job_goes_unsaid
     again = await effects.apply(
         [said, JudgeFailed(job, Reason.HANDLER_MISSING, "why"), DeleteJob(job, Reason.PROVED, foreground=False)]
     )
-    assert again == BUS_RETRY_SECONDS
+    assert again == effects.known.timings.publish
     [left] = kube.objects(JOBS)
     assert left["metadata"]["annotations"][names.ANNOTATION_JOB_FAILURE] == "HandlerMissing: why"
 
@@ -292,14 +292,14 @@ async def test_after_a_ledger_that_took_long_the_next_plan_waits(
     await rollout.plan(failing=5)
     assert known.plan_seconds >= took
     rest = known.rested_at - time.monotonic()
-    assert 2 * took < rest <= PLAN_REST_MOST_SECONDS, "never longer than that, however slow the API server is"
+    assert 2 * took < rest <= known.timings.plan_rest, "never longer than that, however slow the API server is"
 
 
 async def test_a_halt_that_could_not_be_said_is_said_later_also_by_another_leader(rollout: Rollout) -> None:
     rollout.bus.trouble = BusUnavailable
     again = await rollout.plan(failing=5)
     assert again is not None
-    assert 0 < again <= BUS_RETRY_SECONDS
+    assert 0 < again <= rollout.effects.known.timings.publish
     rollout.bus.trouble = None
     await rollout.plan(failing=5, new_leader=True)
     assert rollout.bus.heard == ["rollout.halted"]
