@@ -25,6 +25,7 @@ from node_installer.errors import about
 from node_installer.inspection import Inspection
 from node_installer.processes import Ending
 from node_installer.runtime import Runtime
+from node_installer.timings import EndingTimings
 
 Prove = Callable[[str], str]
 """Returns the version a shim at a path of the node answers with. Raises InstallError ``ShimDoesNotRun``."""
@@ -37,6 +38,7 @@ class Effects:
     disk: Disk
     runtime: Runtime
     prove: Prove
+    timings: EndingTimings = EndingTimings()
     ending: Ending = field(default_factory=Ending)
 
     def do(self, found: Inspection, action: Action) -> None:
@@ -62,8 +64,9 @@ class Effects:
             case RemoveDirectory(path=path):
                 self.disk.remove_directory(path)
             case EndProcesses(paths=paths, signals=signals):
-                ending = processes.end(self.disk, paths, self.runtime.stop, signals=signals)
+                stop = self.runtime.stop
+                ending = processes.end(self.disk, paths, stop, signals=signals, timings=self.timings)
                 self.ending = Ending(self.ending.ended + ending.ended, ending.left)
             case RestartRuntime():
-                with processes.cleanups_bounded(self.disk, tuple(found.binaries)):
+                with processes.cleanups_bounded(self.disk, tuple(found.binaries), self.timings):
                     self.runtime.restart(found, action)

@@ -43,7 +43,12 @@ def fetched(session: Session, found: Inspection, spec: InstallSpec, work: Path) 
         InstallError: one of them cannot be had; all that cannot are in it.
     """
     settings = session.settings
-    web = Web(allow_http=spec.allow_http, ca_file=settings.ca_file, seconds=settings.download_seconds)
+    web = Web(
+        allow_http=spec.allow_http,
+        ca_file=settings.ca_file,
+        seconds=settings.download_seconds,
+        pause=session.timings.pause,
+    )
     stage = Stage(work, web, spec.require_checksum, _docker_config(settings), settings.pull_secrets, session.image_root)
     staged: dict[str, Staged] = {}
     errors: list[InstallError] = []

@@ -35,7 +35,6 @@ from node_installer.verify import prove, verify
 from trellis.install_results import FailureReason, InstallResult, Outcome, ShimResult
 from trellis.installing import InstallSpec, SpecError, parse_spec
 
-_LOCK_POLL_SECONDS: Final = 0.2
 _LOCK_FOLDERS: Final = ("/run", "/tmp")  # noqa: S108 (the node's, for a lock without content)
 
 
@@ -49,12 +48,13 @@ class Node:
     run: Run
 
 
-def real_node(settings: Settings) -> Node:
+def real_node(session: Session) -> Node:
     """Return the node below ``--node-root``.
 
     Raises:
         InstallError: there is none, or no container runtime that is known.
     """
+    settings, timings = session.settings, session.timings.runtime
     root = settings.node_root
     if not root.is_dir():
         message = f"{root} does not exist: mount the node's root there (hostPath /), or name it with --node-root"
@@ -62,10 +62,10 @@ def real_node(settings: Settings) -> Node:
     disk = Disk(root)
     preset = find_preset(disk, settings.preset)
     run = on_node(root)
-    return Node(disk, preset, NodeRuntime(disk.real(preset.socket), run, settings.restart_seconds), run)
+    return Node(disk, preset, NodeRuntime(disk.real(preset.socket), run, settings.restart_seconds, timings), run)
 
 
-def perform(session: Session, make_node: Callable[[Settings], Node] = real_node) -> InstallResult:
+def perform(session: Session, make_node: Callable[[Session], Node] = real_node) -> InstallResult:
     """Do what the settings ask for. Never raises for what the node or the world may do."""
     started = time.monotonic()
     settings = session.settings
@@ -73,7 +73,7 @@ def perform(session: Session, make_node: Callable[[Settings], Node] = real_node)
     try:
         with session.tracer.span(f"installer {settings.operation}", **{"trellis.node_root": str(settings.node_root)}):
             spec = _spec(settings)
-            result = _dispatch(session, make_node(settings), spec)
+            result = _dispatch(session, make_node(session), spec)
     except RolledBackError as error:
         result = _failed(Outcome.ROLLED_BACK, error, settings.operation, spec)
     except InstallError as error:
@@ -216,7 +216,7 @@ def _executor(session: Session, node: Node) -> Executor:
         with session.tracer.span(name):
             yield
 
-    effects = Effects(node.disk, node.runtime, lambda path: prove(node.run, path))
+    effects = Effects(node.disk, node.runtime, lambda path: prove(node.run, path), session.timings.ending)
     return Executor(effects, step, session.interruption)
 
 
@@ -253,4 +253,4 @@ def _locked(session: Session, disk: Disk) -> Iterator[None]:
                 "try again when it is done"
             )
             raise InstallError(FailureReason.LOCKED, message)
-        time.sleep(_LOCK_POLL_SECONDS)
+        time.sleep(session.timings.lock)

@@ -26,13 +26,9 @@ from typing import Final
 
 from node_installer.disk import Disk
 from node_installer.process import Process
+from node_installer.timings import EndingTimings
 from trellis.install_results import EndedProcess
 
-TERM_SECONDS: Final = 5.0
-KILL_SECONDS: Final = 5.0
-CLEANUP_SECONDS: Final = 10.0
-_WATCH_SECONDS: Final = 0.5
-_POLL_SECONDS: Final = 0.05
 _DELETED: Final = " (deleted)"
 _ENDED: Final = frozenset("ZXx")
 _NAME_CHARACTERS: Final = 15  # TASK_COMM_LEN without its end
@@ -65,8 +61,15 @@ def running(disk: Disk, path: str, processes: Sequence[Process]) -> tuple[Proces
     return tuple(process for process in processes if process.executable in names and _is_file(disk, process, real))
 
 
-def end(disk: Disk, paths: Sequence[str], stop: Callable[[Sequence[str]], None], *, signals: bool) -> Ending:
-    """End all that runs one of these files: by the runtime, then by SIGTERM, after 5 s by SIGKILL (5 s more).
+def end(
+    disk: Disk,
+    paths: Sequence[str],
+    stop: Callable[[Sequence[str]], None],
+    *,
+    signals: bool,
+    timings: EndingTimings = EndingTimings(),
+) -> Ending:
+    """End all that runs one of these files: by the runtime, then by SIGTERM, after a while by SIGKILL.
 
     Also what is started meanwhile. A shim's own ``delete`` is given the time to do its work, for the runtime cleans up
     with it behind a shim that ended; what of it hangs is killed with the rest.
@@ -75,31 +78,32 @@ def end(disk: Disk, paths: Sequence[str], stop: Callable[[Sequence[str]], None],
         disk: the node's.
         paths: of the node; what was there before in their place counts, too.
         stop: has the runtime stop pods, by the ids that shims say they are for.
-        signals: whether anything is signalled; if not, what the runtime was told to end has 5 s to be gone.
+        signals: whether anything is signalled; if not, what the runtime was told to end has the time of SIGTERM to end.
+        timings: how long is waited after each signal.
     """
-    work = _Work(disk, paths)
+    work = _Work(disk, paths, timings)
     groups = tuple(dict.fromkeys(process.group for process in work.there() if process.group))
     if groups:
         stop(groups)
     if not signals:
         if groups:
-            work.send(None, TERM_SECONDS)
+            work.send(None, timings.term)
         return replace(work.ending(), left=())
     if not _same_pids(disk):
         work.refuse("the installer's pod needs hostPID to end it")
-    elif not work.send(signal.SIGTERM, TERM_SECONDS):
-        work.send(signal.SIGKILL, KILL_SECONDS)
+    elif not work.send(signal.SIGTERM, timings.term):
+        work.send(signal.SIGKILL, timings.kill)
     return work.ending()
 
 
 @contextmanager
-def cleanups_bounded(disk: Disk, paths: Sequence[str]) -> Iterator[None]:
-    """While the block runs, kill a shim's ``delete`` that takes more than 10 s.
+def cleanups_bounded(disk: Disk, paths: Sequence[str], timings: EndingTimings = EndingTimings()) -> Iterator[None]:
+    """While the block runs, kill a shim's ``delete`` that takes longer than it may.
 
     For a runtime that restarts: containerd allows it 5 s, kills it and then waits for what it started, for ever.
     """
     over = threading.Event()
-    thread = threading.Thread(target=_bound_cleanups, args=(_Work(disk, paths), over), daemon=True)
+    thread = threading.Thread(target=_bound_cleanups, args=(_Work(disk, paths, timings), over), daemon=True)
     if _same_pids(disk):
         thread.start()
     try:
@@ -112,10 +116,10 @@ def cleanups_bounded(disk: Disk, paths: Sequence[str]) -> Iterator[None]:
 
 def _bound_cleanups(work: _Work, over: threading.Event) -> None:
     since: dict[tuple[int, int], float] = {}
-    while not over.wait(_WATCH_SECONDS):
+    while not over.wait(work.timings.watch):
         now = time.monotonic()
         for process in work.there():
-            if process.cleans_up and now - since.setdefault(process.key, now) >= CLEANUP_SECONDS:
+            if process.cleans_up and now - since.setdefault(process.key, now) >= work.timings.cleanup:
                 work.tell(process, signal.SIGKILL)
 
 
@@ -123,6 +127,7 @@ def _bound_cleanups(work: _Work, over: threading.Event) -> None:
 class _Work:
     disk: Disk
     paths: Sequence[str]
+    timings: EndingTimings
     seen: dict[tuple[int, int], Process] = field(default_factory=dict)
     killed: set[tuple[int, int]] = field(default_factory=set)
     refused: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -146,7 +151,7 @@ class _Work:
                     self.tell(process, number)
             if time.monotonic() >= deadline:
                 return False
-            time.sleep(_POLL_SECONDS)
+            time.sleep(self.timings.poll)
         return True
 
     def refuse(self, why: str) -> None:
@@ -162,7 +167,9 @@ class _Work:
             for key, process in sorted(self.seen.items())
             if key not in alive
         )
-        words = (f"{_shown(process)} {self.refused.get(key, _HANGS)}" for key, process in sorted(left.items()))
+        waited = self.timings.term + self.timings.kill
+        hangs = f"still runs {waited:g} s after SIGTERM and SIGKILL: is its disk or network gone?"
+        words = (f"{_shown(process)} {self.refused.get(key, hangs)}" for key, process in sorted(left.items()))
         return Ending(tuple(ended), tuple(words))
 
     def tell(self, process: Process, number: signal.Signals) -> None:
@@ -190,9 +197,6 @@ class _Work:
             self.refused[process.key] = "still runs: this kernel cannot hold a process while it is looked at (pidfd)"
         elif error.errno != errno.ESRCH:
             self.refused[process.key] = f"still runs: {error.strerror}"
-
-
-_HANGS: Final = f"still runs {TERM_SECONDS + KILL_SECONDS:g} s after SIGTERM and SIGKILL: is its disk or network gone?"
 
 
 def _read(folder: Path) -> Process | None:

@@ -8,23 +8,18 @@ Invariant: it returns only when the runtime has answered a call; where the runti
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 from node_installer import cri
 from node_installer.actions import RestartRuntime
 from node_installer.commands import Run
 from node_installer.errors import InstallError
 from node_installer.inspection import Inspection, Live
+from node_installer.timings import RuntimeTimings
 from trellis.install_results import FailureReason
-
-_PROBE_SECONDS: Final = 2.0
-_POLL_SECONDS: Final = 0.25
-_STOP_SECONDS: Final = 20.0
-# How long a distribution that reloads by itself gets before it is told to (k0s waits 3 s after the last change).
-_RELOAD_SECONDS: Final = 20.0
 
 
 class Runtime(Protocol):
@@ -51,25 +46,25 @@ class NodeRuntime:
     socket: Path
     run: Run
     seconds: float
-    sleep: Callable[[float], None] = time.sleep
+    timings: RuntimeTimings = RuntimeTimings()
 
     def live(self) -> Live | None:
-        """Return what answers on the socket within 2 s, None if nothing does."""
-        return cri.ask(self.socket, _PROBE_SECONDS)
+        """Return what answers on the socket, None if nothing does in time."""
+        return cri.ask(self.socket, self.timings.probe)
 
     def restart(self, found: Inspection, wanted: RestartRuntime) -> None:
         """Restart the runtime as the node's preset says."""
         deadline = time.monotonic() + self.seconds
         # Where nothing visible is to change (options of a handler), its own reload cannot be waited for.
         visible = not agrees(self.live(), wanted.present, wanted.absent)
-        soon = min(deadline, time.monotonic() + _RELOAD_SECONDS)
+        soon = min(deadline, time.monotonic() + self.timings.reload)
         if found.preset.reloads_itself and visible and self._awaited(wanted, soon):
             return
         if found.restart is None:
             raise InstallError(FailureReason.RESTART_FAILED, "no way to restart the container runtime was found")
         answer = self.run(found.restart.command, max(1.0, deadline - time.monotonic()))
         command = " ".join(found.restart.command)
-        if not answer.ok and not self._awaited(wanted, time.monotonic() + _PROBE_SECONDS):
+        if not answer.ok and not self._awaited(wanted, time.monotonic() + self.timings.probe):
             message = f"`{command}` ended with {answer.code}: {' '.join(answer.output.split()) or 'no output'}"
             raise InstallError(FailureReason.RESTART_FAILED, message)
         if not self._awaited(wanted, deadline):
@@ -77,8 +72,8 @@ class NodeRuntime:
             raise InstallError(FailureReason.RUNTIME_DID_NOT_COME_UP, message)
 
     def stop(self, sandboxes: Sequence[str]) -> None:
-        """Ask the runtime to stop sandboxes, within 20 s for all; one that it does not know, or cannot stop, stays."""
-        deadline = time.monotonic() + _STOP_SECONDS
+        """Ask the runtime to stop sandboxes, in one time for all; one that it does not know, or cannot stop, stays."""
+        deadline = time.monotonic() + self.timings.stop
         for sandbox in sandboxes:
             cri.stop(self.socket, sandbox, deadline)
 
@@ -88,7 +83,7 @@ class NodeRuntime:
                 return True
             if time.monotonic() >= deadline:
                 return False
-            self.sleep(_POLL_SECONDS)
+            time.sleep(self.timings.poll)
 
     def _state(self, wanted: RestartRuntime) -> str:
         live = self.live()

@@ -1,4 +1,4 @@
-"""What belongs to one run of this program, whatever it does: settings, a voice, spans, being told to end.
+"""What belongs to one run of this program, whatever it does: settings, a voice, spans, being told to end, timings.
 
 Made by ``command_line`` and tests, used by ``operations`` and ``fetching``.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 from node_installer.interruption import Interruption
 from node_installer.settings import Settings
 from node_installer.spans import Tracer
+from node_installer.timings import Timings
 
 Say = Callable[[str], None]
 """Tells people what is going on, a line at a time."""
@@ -26,3 +27,4 @@ class Session:
     tracer: Tracer
     interruption: Interruption = field(default_factory=Interruption)
     image_root: Path = Path("/")
+    timings: Timings = Timings()

@@ -28,7 +28,6 @@ from node_installer.web import opener
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-(?P<span>[0-9a-f]{16})-(?P<flags>[0-9a-f]{2})")
 _SAMPLED: Final = 0x01
-_SEND_SECONDS: Final = 2.0
 _INTERNAL, _ERROR = 1, 2
 
 
@@ -56,6 +55,8 @@ class Tracer:
     ca_file: Path | None = None
     samples_always: bool = False
     """Send also what whoever began the trace does not."""
+    seconds: float = 2.0
+    """For the collector to answer."""
     _spans: list[Span] = field(default_factory=list, init=False)
     _open: list[Span] = field(default_factory=list, init=False)
 
@@ -85,7 +86,7 @@ class Tracer:
         url = _traces_url(self.endpoint)
         try:
             request = urllib.request.Request(url, body, headers)  # noqa: S310 (an operator's own address)
-            with opener(url, self._ca_file()).open(request, timeout=_SEND_SECONDS):
+            with opener(url, self._ca_file()).open(request, timeout=self.seconds):
                 return ""
         except (InstallError, OSError, ValueError, http.client.HTTPException) as error:
             return _why(error)

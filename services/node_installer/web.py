@@ -31,7 +31,6 @@ from trellis.redaction import redact_url
 MAX_DOWNLOAD_BYTES: Final = 1 << 30
 _BLOCK: Final = 1 << 18
 _ATTEMPTS: Final = 3
-_PAUSE_SECONDS: Final = 1.0  # before the second attempt, twice that before the third
 _TRANSIENT: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -46,11 +45,15 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Web:
-    """A client. ``ca_file``: certificates trusted besides the system's. ``seconds``: for one answer to begin."""
+    """A client. ``ca_file``: certificates trusted besides the system's. ``seconds``: for one answer to begin.
+
+    ``pause``: seconds before the second attempt, twice that before the third.
+    """
 
     allow_http: bool = False
     ca_file: Path | None = None
     seconds: float = 30.0
+    pause: float = 1.0
 
     def download(
         self, url: str, target: Path, *, headers: Mapping[str, str] | None = None, limit: int = MAX_DOWNLOAD_BYTES
@@ -70,7 +73,7 @@ class Web:
             except (OSError, http.client.HTTPException, ValueError) as error:
                 if attempt == _ATTEMPTS or not _transient(error):
                     raise _failed(shown, error) from error
-                time.sleep(_PAUSE_SECONDS * 2 ** (attempt - 1))
+                time.sleep(self.pause * 2 ** (attempt - 1))
         raise AssertionError
 
     def get(self, url: str, headers: Mapping[str, str], limit: int = 8 << 20) -> Response:
@@ -96,7 +99,7 @@ class Web:
             except (OSError, http.client.HTTPException, ValueError) as error:
                 if attempt == _ATTEMPTS or not _transient(error):
                     raise _failed(shown, error) from error
-            time.sleep(_PAUSE_SECONDS * 2 ** (attempt - 1))
+            time.sleep(self.pause * 2 ** (attempt - 1))
         raise AssertionError
 
     def _open(self, url: str, headers: Mapping[str, str]) -> Any:  # noqa: ANN401 (what an opener returns has no better type)

@@ -16,6 +16,7 @@ import pytest
 from node_installer import processes
 from node_installer.actions import RestartRuntime
 from node_installer.inspection import Inspection
+from node_installer.timings import EndingTimings, Timings
 from support.suite.naming import lacking
 from trellis.install_results import FailureReason, InstallResult, Outcome
 from unit.node_installer.world import World, a_wish, a_world
@@ -25,6 +26,7 @@ NAME = "containerd-shim"
 """All that fits of a shim's name."""
 WAITS = "echo ready; read _"
 DEAF = f"trap '' TERM; {WAITS}"
+PATIENT = Timings(ending=EndingTimings(term=60.0, kill=60.0))
 
 
 class Started:
@@ -57,11 +59,10 @@ def start() -> Iterator[Started]:
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(tmp_path: Path) -> World:
     """A node with a shim that can be run, this machine's processes, and time enough for them on a busy one."""
-    for name in ("TERM_SECONDS", "KILL_SECONDS"):
-        monkeypatch.setattr(processes, name, 60.0)
     world = a_world(tmp_path)
+    world.timings = PATIENT
     (world.root / "proc").symlink_to("/proc")
     assert world.install(shell_wish(world)).ok
     return world
@@ -154,8 +155,8 @@ def test_what_runs_a_shim_whose_file_was_lost_keeps_it_and_ends_by_force(world: 
     assert [item.pid for item in forced(world).ended] == [process.pid]
 
 
-def test_what_does_not_heed_sigterm_is_killed(world: World, start: Started, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "TERM_SECONDS", 0.1)
+def test_what_does_not_heed_sigterm_is_killed(world: World, start: Started) -> None:
+    world.timings = Timings(ending=EndingTimings(term=0.1, kill=60.0))
     process = start(world.root / SHIM, DEAF)
     result = forced(world)
     assert [(item.pid, item.killed) for item in result.ended] == [(process.pid, True)]
@@ -213,8 +214,7 @@ def test_what_may_not_be_ended_is_told_and_keeps_nothing_on_the_disk(
     def refuse(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    for name in ("TERM_SECONDS", "KILL_SECONDS"):
-        monkeypatch.setattr(processes, name, 0.05)
+    world.timings = Timings(ending=EndingTimings(term=0.05, kill=0.05))
     monkeypatch.setattr(signal, "pidfd_send_signal", refuse)
     process = start(world.root / SHIM)
     result = forced(world)
@@ -308,11 +308,8 @@ def test_the_runtime_is_asked_before_its_restart_to_stop_the_pods_that_shims_say
     assert {(item.pid, item.killed) for item in result.ended} == {(process.pid, False) for process in processes_of_pod}
 
 
-def test_a_cleanup_that_hangs_does_not_keep_the_runtime_from_coming_up(
-    world: World, start: Started, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(processes, "CLEANUP_SECONDS", 0.0)
-    monkeypatch.setattr(processes, "_WATCH_SECONDS", 0.01)
+def test_a_cleanup_that_hangs_does_not_keep_the_runtime_from_coming_up(world: World, start: Started) -> None:
+    world.timings = Timings(ending=EndingTimings(cleanup=0.0, watch=0.01))
     pod = start(world.root / SHIM)
     cleanup = start(world.root / SHIM, DEAF, "-id", "a1", "delete")
     at_restart(world, lambda: cleanup.wait(60))

@@ -36,7 +36,6 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
-    monkeypatch.setattr("node_installer.web._ATTEMPTS", 1)
 
 
 def a_registry(login: str) -> tuple[Registry, str]:

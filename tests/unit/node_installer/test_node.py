@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from node_installer import cri, runtime
+from node_installer import cri
 from node_installer.actions import Reason, RestartRuntime
 from node_installer.commands import TIMED_OUT, Answer, on_node
 from node_installer.disk import Disk
@@ -26,6 +26,7 @@ from node_installer.gather import find_preset, inspect
 from node_installer.inspection import Live
 from node_installer.runtime import NodeRuntime
 from node_installer.spans import Tracer
+from node_installer.timings import RuntimeTimings
 from node_installer.verify import prove
 from trellis.install_results import FailureReason, Outcome, parse_result
 from unit.node_installer.servers import Answer as WebAnswer
@@ -158,11 +159,9 @@ def restarted(
         return Answer(code, "Unit not found")
 
     monkeypatch.setattr(cri, "ask", lambda *_: lives.pop(0) if len(lives) > 1 else lives[0])
-    monkeypatch.setattr(runtime, "_RELOAD_SECONDS", 0.05)
-    monkeypatch.setattr(runtime, "_PROBE_SECONDS", 0.05)
     world = a_world(tmp_path, fixture)
     found = inspect(world.disk, world.runtime.preset, world.runtime, world.run)
-    NodeRuntime(tmp_path, run, 0.1, lambda _: None).restart(found, WANTED)
+    NodeRuntime(tmp_path, run, 0.1, RuntimeTimings(probe=0.05, poll=0.0, reload=0.05)).restart(found, WANTED)
     return commands
 
 
@@ -181,7 +180,6 @@ def test_k0s_that_does_not_is_restarted(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
     commands: list[tuple[str, ...]] = []
     monkeypatch.setattr(cri, "ask", asked)
-    monkeypatch.setattr(runtime, "_RELOAD_SECONDS", 0.01)
     world = a_world(tmp_path, "k0s-v3")
     found = inspect(world.disk, world.runtime.preset, world.runtime, world.run)
 
@@ -190,7 +188,7 @@ def test_k0s_that_does_not_is_restarted(monkeypatch: pytest.MonkeyPatch, tmp_pat
         commands.append(command)
         return Answer(0)
 
-    NodeRuntime(tmp_path, run, 5, lambda _: None).restart(found, WANTED)
+    NodeRuntime(tmp_path, run, 5, RuntimeTimings(poll=0.0, reload=0.01)).restart(found, WANTED)
     assert commands == [("systemctl", "restart", "k0scontroller.service")]
 
 

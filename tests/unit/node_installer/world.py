@@ -30,6 +30,7 @@ from node_installer.runtime import agrees
 from node_installer.session import Session
 from node_installer.settings import Settings
 from node_installer.spans import Tracer
+from node_installer.timings import Timings
 from trellis.install_results import FailureReason, InstallResult
 from trellis.installing import ARCHITECTURES
 
@@ -181,6 +182,7 @@ class World:
     commands: list[tuple[str, ...]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     session: Session | None = None
+    timings: Timings = Timings(pause=0.0)
 
     def run(self, command: Sequence[str], seconds: float) -> Answer:
         del seconds
@@ -197,7 +199,7 @@ class World:
     def perform(self, operation: str, spec: str | None = None, **settings: Any) -> InstallResult:
         chosen = replace(Settings(operation, self.root, spec, lock_seconds=0.0, everything=spec is None), **settings)
         tracer = self.session.tracer if self.session else Tracer(None, None)
-        self.session = Session(chosen, self.said.append, tracer, image_root=self.image)
+        self.session = Session(chosen, self.said.append, tracer, image_root=self.image, timings=self.timings)
         return perform(self.session, lambda _: Node(self.disk, self.runtime.preset, self.runtime, self.run))
 
     def install(self, *wishes: dict[str, Any], **settings: Any) -> InstallResult:
