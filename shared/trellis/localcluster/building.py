@@ -27,7 +27,6 @@ from trellis.localcluster.progress import Progress, stepping
 
 _TAIL_LINES: Final = 25
 _POLL: Final = 0.1
-_END_SECONDS: Final = 3.0
 
 PRIVATE: Final = (
     *("setpriv", "--pdeathsig", "KILL"),
@@ -38,13 +37,17 @@ PRIVATE: Final = (
 
 @dataclass(frozen=True)
 class LoggedBuild:
-    """Commands of one build. ``hint`` says what to do when one fails."""
+    """Commands of one build. ``hint`` says what to do when one fails.
+
+    ``grace``: seconds for a command to end after SIGTERM.
+    """
 
     directory: Path
     log: Path
     abort: threading.Event
     environment: Mapping[str, str]
     hint: str
+    grace: float = 3.0
 
     def run(self, argv: Sequence[str], heard: Callable[[str], None] = lambda _: None) -> str:
         """Run a command to its end and return its standard output; ``heard`` gets the newest line it said.
@@ -69,7 +72,7 @@ class LoggedBuild:
                 self._watch(process, start, heard)
             finally:
                 if process.poll() is None:
-                    _end_group(process)
+                    _end_group(process, self.grace)
         if process.returncode != 0:
             # Some say what is wrong on standard output.
             said_last = self._since(start) or output.read_text(encoding="utf-8", errors="replace")
@@ -98,7 +101,7 @@ class LoggedBuild:
             return file.read().decode(errors="replace")
 
 
-def _end_group(process: subprocess.Popen[bytes]) -> None:
+def _end_group(process: subprocess.Popen[bytes], grace: float) -> None:
     """End a command with all that it started: cargo leaves its compilers behind, which run on for minutes.
 
     Not asked for longer than it takes: npm that waits for a registry hears SIGTERM, and waits on.
@@ -106,7 +109,7 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(_END_SECONDS)
+        process.wait(grace)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
