@@ -39,7 +39,6 @@ from trellis_bundle.output import Format, OutputOption, console, print_json
 from trellis_bundle.settings import ClientSettings, client_settings
 
 FIELD_MANAGER: Final = names.FIELD_MANAGER_COMMAND_LINE
-_POLL_SECONDS: Final = 0.5
 _AT_ONCE: Final = 16
 """Writes in flight."""
 
@@ -48,13 +47,15 @@ _AT_ONCE: Final = 16
 class Task:
     """What is to be done, and until when by a clock that never jumps. ``places``: each guard and where to look.
 
-    ``claim``: namespace of the Lease by which one installation provisions the nodes.
+    ``claim``: namespace of the Lease by which one installation provisions the nodes. ``poll``: seconds between two
+    attempts.
     """
 
     namespace: str
     claim: str
     places: Sequence[tuple[Guard, str | None]]
     deadline: float
+    poll: float = 0.5
 
     @property
     def services(self) -> list[str]:
@@ -126,23 +127,23 @@ async def _run(settings: ClientSettings, task: Task, *, dry_run: bool) -> tuple[
                 await _look(kube, guard, place, rows[guard])
             return stopped, list(rows.values())
         leases = Leases()
-        await _until(task.deadline, lambda: _stop(kube, task, leases, stopped))
+        await _until(task, lambda: _stop(kube, task, leases, stopped))
         others: list[str] = []
         try:
-            await _until(task.deadline, lambda: _find_other(kube, task, leases, others))
+            await _until(task, lambda: _find_other(kube, task, leases, others))
             _leave(rows.values(), *others)
             for guard, place in task.places:
                 if rows[guard].left_to:
                     await _look(kube, guard, place, rows[guard])
                 else:
-                    await _until(task.deadline, functools.partial(_free, kube, guard, place, rows[guard]))
+                    await _until(task, functools.partial(_free, kube, guard, place, rows[guard]))
         except CommandError as error:
             again = "the services are stopped: run this again, or have helm upgrade bring them back"
             raise CommandError(f"{error}; {again}") from None
         return stopped, list(rows.values())
 
 
-async def _until(deadline: float, attempt: Callable[[], Awaitable[str]]) -> None:
+async def _until(task: Task, attempt: Callable[[], Awaitable[str]]) -> None:
     """Repeat until nothing is in the way.
 
     Raises:
@@ -156,9 +157,9 @@ async def _until(deadline: float, attempt: Callable[[], Awaitable[str]]) -> None
             why = str(error)
         if not why:
             return
-        if time.monotonic() >= deadline:
+        if time.monotonic() >= task.deadline:
             raise CommandError(f"not done in time: {why}")
-        await asyncio.sleep(_POLL_SECONDS)
+        await asyncio.sleep(task.poll)
 
 
 async def _stop(kube: Kube, task: Task, leases: Leases, stopped: list[str]) -> str:

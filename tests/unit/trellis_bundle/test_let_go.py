@@ -127,7 +127,7 @@ async def task_done(kube: FakeKube, monkeypatch: pytest.MonkeyPatch, *, dry_run:
         yield kube
 
     monkeypatch.setattr(let_go, "connected", connected)
-    task = let_go.Task("mine", names.CLAIM_NAMESPACE, chosen([]), time.monotonic() + 10)
+    task = let_go.Task("mine", names.CLAIM_NAMESPACE, chosen([]), time.monotonic() + 10, poll=0.01)
     _, rows = await let_go._run(ClientSettings(), task, dry_run=dry_run)
     return {row.guard.res.kind: row for row in rows}
 
@@ -169,7 +169,8 @@ async def test_a_claim_that_no_other_installation_renews_keeps_nothing(
 
 async def free(kube: FakeKube, guard: Any, seconds: float = 5.0) -> Row:
     row = Row(guard)
-    await let_go._until(time.monotonic() + seconds, lambda: let_go._free(kube, guard, None, row))
+    task = let_go.Task("mine", names.CLAIM_NAMESPACE, chosen([]), time.monotonic() + seconds, poll=0.01)
+    await let_go._until(task, lambda: let_go._free(kube, guard, None, row))
     return row
 
 
