@@ -37,7 +37,6 @@ from trellis.read_model.watching import Place, parts_of
 from trellis.settings import SettingsError
 from trellis.stopping import CLOSED, TOLD, Grace, ends_within
 from trellis.telemetry import Telemetry, get_logger, setup
-from trellis.telemetry.service import SHUTDOWN_SECONDS
 from trellis.together import Together
 
 PORT: Final = "console"
@@ -96,7 +95,7 @@ class Console:
         finally:
             if self._kube is None:
                 await kube.close()
-            await self._telemetry.shutdown(grace.left(TOLD, most=SHUTDOWN_SECONDS))
+            await self._telemetry.shutdown(grace.left(TOLD, most=self._timings.traces))
 
     async def _serve(self, kube: Kube, stop: asyncio.Event, grace: Grace) -> None:
         settings, timings, feed, cluster = self.settings, self._timings, Feed(), self._cluster_name()

@@ -48,5 +48,7 @@ class Timings:
     """A connection without a request is closed after so long."""
     shutdown: float = 2.0
     """For handlers to end once the port is closed."""
+    traces: float = 5.0
+    """How long sending the last spans may take."""
     watch: WatchTimings = field(default_factory=viewer_timings)
     """Of the watches that are made as a viewer."""

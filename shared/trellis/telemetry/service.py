@@ -24,7 +24,6 @@ from trellis.telemetry.export import ReportingExporter, otlp_processor
 from trellis.telemetry.logs import get_logger
 from trellis.telemetry.metrics import Metrics, process_metrics, trellis_version
 
-SHUTDOWN_SECONDS: Final = 5.0
 ATTRIBUTE_CLUSTER: Final = "trellis.cluster"
 
 _log = get_logger(__name__)
@@ -71,7 +70,7 @@ class Telemetry:
     def cluster(self, cluster: str | None) -> None:
         self._attribute.cluster = cluster
 
-    async def shutdown(self, seconds: float = SHUTDOWN_SECONDS) -> None:
+    async def shutdown(self, seconds: float = 5.0) -> None:
         """Send what is left, within so many seconds; what is not sent by then is dropped with a warning.
 
         Never raises.

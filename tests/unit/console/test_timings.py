@@ -27,6 +27,7 @@ def test_the_production_timings() -> None:
         "bus_most": 10.0,
         "keepalive": 75.0,
         "shutdown": 2.0,
+        "traces": 5.0,
         "watch": {
             "relist": 600.0,
             "watch": (40, 60),
