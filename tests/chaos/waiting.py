@@ -14,10 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-_LOOK_SECONDS: Final = 0.5
 _REST: Final = 3.0
 """So many times as long as a look took nobody looks: on a slow machine looking must not be most of what it does."""
-_REST_SECONDS: Final = 5.0
 _LONGEST: Final = 3
 _STILL_SECONDS: Final = 60.0
 """Nothing has changed for so long: it does not come any more."""
@@ -35,11 +33,13 @@ class Patience:
     """The seconds that some processes have had: those in which one of them waited for a processor do not count.
 
     ``processes`` returns their numbers; they may be others each time. Where the kernel does not say how long they
-    waited, all seconds count.
+    waited, all seconds count. ``pause`` and ``rest``: seconds between two looks, at least and at most.
     """
 
     processes: Callable[[], Iterable[int]]
-    seconds: float = 0.0
+    pause: float = 0.5
+    rest: float = 5.0
+    seconds: float = field(default=0.0, init=False)
     _at: float = field(default_factory=time.monotonic)
     _waited: dict[int, float] = field(default_factory=dict)
 
@@ -83,7 +83,7 @@ async def none_of(
             raise NoProcessorError(_no_processor(wall, late, found))
         if over or wall > _MOST_SECONDS:
             return [f"after {wall:.0f} s, {late:.0f} s of its own: {one}" for one in found]
-        await asyncio.sleep(max(_LOOK_SECONDS, min(_REST * (time.monotonic() - looked), _REST_SECONDS)))
+        await asyncio.sleep(max(patience.pause, min(_REST * (time.monotonic() - looked), patience.rest)))
         looked = time.monotonic()
     return []
 
@@ -97,7 +97,7 @@ async def done_within(seconds: float, patience: Patience, work: Coroutine[object
     began, first = time.monotonic(), patience.look()
     task = asyncio.create_task(work)
     try:
-        while not (await asyncio.wait([task], timeout=_LOOK_SECONDS))[0]:
+        while not (await asyncio.wait([task], timeout=patience.pause))[0]:
             wall, late = time.monotonic() - began, patience.look() - first
             if late > seconds:
                 raise TimeoutError(f"{what}: not within {seconds:g} s")

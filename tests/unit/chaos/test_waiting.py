@@ -22,7 +22,7 @@ class Machine:
         monkeypatch.setattr(waiting, "waited_of", lambda pid: self.waited[pid])
 
     def patience(self) -> Patience:
-        made = Patience(lambda: self.waited)
+        made = Patience(lambda: self.waited, pause=0.0, rest=0.0)
         made.look()
         return made
 
@@ -77,19 +77,11 @@ class Slow:
         return [f"not yet, look {self.looks}"]
 
 
-@pytest.fixture
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "_REST_SECONDS", 0.0)
-    monkeypatch.setattr(waiting, "_LOOK_SECONDS", 0.0)
-
-
-@pytest.mark.usefixtures("no_pauses")
 async def test_who_had_the_seconds_and_has_not_come_to_the_end_is_wrong(machine: Machine) -> None:
     found = await none_of(Slow(machine, 0).look, SECONDS, lambda _: None, machine.patience())
     assert found[0].endswith(", look 10")
 
 
-@pytest.mark.usefixtures("no_pauses")
 async def test_who_had_no_processor_for_it_is_neither_right_nor_wrong(machine: Machine) -> None:
     with pytest.raises(NoProcessorError, match=r"\b660 s\b.*\b110\b"):
         await none_of(Slow(machine, 50).look, SECONDS, lambda _: None, machine.patience())
@@ -110,7 +102,6 @@ async def _goes_on(machine: Machine, waiting: float, looked: list[float]) -> Non
         pytest.param(59.0, "people", id="of somebody who had none nothing was seen"),
     ],
 )
-@pytest.mark.usefixtures("no_pauses")
 async def test_what_is_not_done_ends(machine: Machine, waiting: float, expected: str) -> None:
     looked: list[float] = []
     with pytest.raises(TimeoutError, match=expected) as raised:
