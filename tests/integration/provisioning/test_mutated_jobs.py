@@ -7,13 +7,11 @@ import http
 import pytest
 
 from provisioner.admitted import Changed
-from provisioner.timings import Timings
 from support.cluster.mutating_policies import mutating, put, remove
 from support.nodes.fleet import Fleet, Manifest, eventually
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import Shim
 from trellis import names
-from trellis.kube.timings import RefusalTimings
 from trellis.provision_reasons import Reason
 
 pytestmark = pytest.mark.cluster
@@ -67,8 +65,7 @@ async def test_what_admission_changes_besides_is_reported_and_the_node_provision
 async def test_a_job_that_is_suspended_is_reported_at_once_and_retried_within_seconds(fleet: Fleet, shim: Shim) -> None:
     """Kueue suspends each Job of a namespace, and leaves one without a queue suspended for ever."""
     [node] = shim.add_nodes(1)
-    timings = Timings(refusals=RefusalTimings(retry=2.0, spread=0.0))
-    async with kubelets(fleet), fleet.services(timings) as running:
+    async with kubelets(fleet), fleet.services() as running:
         async with mutating(fleet, put('"/spec/suspend"', "true")):
             shim.apply()
             reason = Reason.INSTALLER_REFUSED.value
@@ -83,9 +80,9 @@ async def test_a_job_that_is_suspended_is_reported_at_once_and_retried_within_se
 
 async def test_a_job_that_is_suspended_while_it_runs_is_reported_at_once_and_replaced(fleet: Fleet, shim: Shim) -> None:
     [hangs, other] = sorted(shim.add_nodes(1, "hangs"))
-    timings, reason = Timings(refusals=RefusalTimings(retry=2.0, spread=0.0)), Reason.INSTALLER_REFUSED.value
+    reason = Reason.INSTALLER_REFUSED.value
     # Kubernetes may count a pod that was deleted because of the suspension as a failed one.
-    async with kubelets(fleet), fleet.services(timings, job_retries=2) as running:
+    async with kubelets(fleet), fleet.services(job_retries=2) as running:
         shim.apply(max_update=1)
         former = await eventually(lambda: at_work(fleet, hangs), "the installer runs")
         suspend(fleet, former)

@@ -8,14 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.timings import NodeTimings, Timings
 from support.cluster.validating_policies import refusing, rule
-from support.nodes.fleet import Fleet, Manifest, eventually
+from support.nodes.fleet import SHORT, Fleet, Manifest, eventually
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import Shim
 from support.suite.typed import typed_meanwhile
 from trellis import names
-from trellis.kube.timings import RefusalTimings
 from trellis.provision_reasons import NODE_UPDATE_REFUSED, Reason
 from trellis.runtime import LedService
 from trellis.shim_status import Reason as ShimReason
@@ -23,7 +21,6 @@ from trellis.shim_status import Reason as ShimReason
 pytestmark = pytest.mark.cluster
 
 WORDS = "no team label"
-QUICK = Timings(refusals=RefusalTimings(retry=2.0, spread=0.0))
 
 
 def unready(services: list[LedService], words: str) -> bool:
@@ -67,7 +64,7 @@ async def test_a_pod_that_is_refused_is_reported_at_once_and_retried_within_seco
     nodes = shim.add_nodes(3)
     installers(fleet)
     path, words, settings = refuse_pods(fleet, refusal)
-    async with kubelets(fleet), fleet.services(QUICK, **settings) as running:
+    async with kubelets(fleet), fleet.services(**settings) as running:
         shim.apply(max_update="100%")
         await reported(fleet, shim, nodes, Reason.INSTALLER_REFUSED.value, words)
         await eventually(lambda: unready(running, words), "not ready, with the API server's words")
@@ -125,7 +122,7 @@ def refuse_pods(fleet: Fleet, refusal: str) -> tuple[str, str, Manifest]:
 def permit_pods(fleet: Fleet, refusal: str, path: str) -> None:
     if refusal == "pod-security":
         label = {"pod-security.kubernetes.io/enforce": "privileged"}
-        fleet.api.call("PATCH", path, {"metadata": {"labels": label}})
+        assert fleet.api.call("PATCH", path, {"metadata": {"labels": label}})[0] == http.HTTPStatus.OK
     elif refusal == "service-account":
         assert fleet.api.call("POST", path, {"metadata": {"name": "absent"}})[0] == http.HTTPStatus.CREATED
     else:
@@ -137,7 +134,7 @@ async def test_a_node_whose_labels_are_refused_is_reported_and_holds_no_slot_for
     node = f"/api/v1/nodes/{refused}?dryRun=All"
     probe = {"metadata": {"labels": {"probe": "x"}}}
     matched, only = rule("", "nodes", "UPDATE"), f"object.metadata.name == '{refused}'"
-    services = fleet.services(replace(QUICK, nodes=NodeTimings(grace=1.0)), job_deadline=3)
+    services = fleet.services(replace(SHORT, nodes=replace(SHORT.nodes, grace=1.0)), job_deadline=3)
     async with kubelets(fleet), services as running:
         forbidden = lambda: fleet.api.call("PATCH", node, probe)[0] >= http.HTTPStatus.BAD_REQUEST  # noqa: E731
         async with refusing(fleet, matched, WORDS, only, forbidden):
@@ -157,7 +154,7 @@ async def test_a_node_whose_labels_are_refused_is_reported_and_holds_no_slot_for
 
 async def test_a_ledger_that_cannot_be_written_is_reported_on_the_shims(fleet: Fleet, shim: Shim) -> None:
     [node] = shim.add_nodes(1)
-    async with kubelets(fleet), fleet.services(QUICK) as running:
+    async with kubelets(fleet), fleet.services() as running:
         shim.apply()
         await eventually(lambda: shim.has(node), "the node has it", seconds=60)
         await fleet.quiet()

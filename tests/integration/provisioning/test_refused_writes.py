@@ -10,14 +10,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from provisioner.timings import Timings
 from support.cluster.validating_policies import refusing, rule
-from support.nodes.fleet import SHIMS, Fleet, Manifest, eventually
+from support.nodes.fleet import SHIMS, SHORT, Fleet, Manifest, eventually
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import CLASSES, Shim
 from trellis import names
 from trellis.kube.resources import NAMESPACES
-from trellis.kube.timings import RefusalTimings
 from trellis.provision_reasons import Reason
 from trellis.runtime import LedService
 from trellis.shim_status import Reason as ShimReason
@@ -25,7 +23,6 @@ from trellis.shim_status import Reason as ShimReason
 pytestmark = pytest.mark.cluster
 
 WORDS = "no owner is named"
-QUICK = Timings(refusals=RefusalTimings(retry=2.0, spread=0.0))
 PODS = {"restartPolicy": "Never", "containers": [{"name": "probe", "image": "example.com/probe"}]}
 
 
@@ -57,7 +54,7 @@ async def test_a_job_that_a_policy_refuses_is_reported_and_created_once_it_is_pe
 ) -> None:
     [node] = shim.add_nodes(1)
     probe = {"metadata": {"name": "probe"}, "spec": {"template": {"spec": PODS}}}
-    async with kubelets(fleet), fleet.services(QUICK) as running:
+    async with kubelets(fleet), fleet.services() as running:
         async with refusing_new(fleet, "batch", "jobs", probe, "true"):
             shim.apply()
             await reported(shim, Reason.JOB_REFUSED.value, WORDS)
@@ -74,12 +71,12 @@ async def test_a_canary_that_a_policy_refuses_is_reported_for_as_long_as_it_is_r
     [node] = shim.add_nodes(1)
     canary = f"has(object.metadata.labels) && '{names.LABEL_CANARY}' in object.metadata.labels"
     probe = {"metadata": {"name": "probe", "labels": {names.LABEL_CANARY: "true"}}, "spec": PODS}
-    async with kubelets(fleet), fleet.services(QUICK, verify_timeout=300) as running:
+    async with kubelets(fleet), fleet.services(verify_timeout=300) as running:
         async with refusing_new(fleet, "", "pods", probe, canary):
             shim.apply(verify={"canary": True})
             await reported(shim, Reason.INSTALLER_REFUSED.value, WORDS)
             await eventually(lambda: unready(running, WORDS), "not ready")
-            until = time.monotonic() + 4 * QUICK.refusals.retry
+            until = time.monotonic() + 4 * SHORT.refusals.retry
             while time.monotonic() < until:
                 assert shim.condition("Degraded") == ("True", Reason.INSTALLER_REFUSED.value)
                 assert unready(running, WORDS)
@@ -95,7 +92,7 @@ async def test_a_canary_that_was_refused_until_its_time_was_over_fails_with_the_
     probe = {"metadata": {"name": "probe", "labels": {names.LABEL_CANARY: "true"}}, "spec": PODS}
     async with (
         kubelets(fleet),
-        fleet.services(QUICK, verify_timeout=4, retry_max="600s"),
+        fleet.services(verify_timeout=4, retry_max="600s"),
         refusing_new(fleet, "", "pods", probe, canary),
     ):
         shim.apply(verify={"canary": True})
@@ -112,7 +109,7 @@ async def test_a_runtime_class_that_a_policy_refuses_is_reported_on_the_shim(fle
     forbidden = lambda: WORDS in str(fleet.api.call("POST", f"{CLASSES}?dryRun=All", probe)[1])  # noqa: E731
     only = f"object.metadata.name == '{shim.name}'"
     matched = rule("node.k8s.io", "runtimeclasses", "CREATE")
-    async with kubelets(fleet), fleet.services(QUICK) as running:
+    async with kubelets(fleet), fleet.services() as running:
         async with refusing(fleet, matched, WORDS, only, forbidden):
             shim.apply()
             await reported(shim, ShimReason.RUNTIME_CLASS_REFUSED.value, WORDS)
@@ -132,7 +129,7 @@ async def test_a_status_of_a_shim_that_a_policy_refuses_is_in_readiness(fleet: F
     only = f"object.metadata.name == '{shim.name}'"
     async with kubelets(fleet), contextlib.AsyncExitStack() as policy:
         await policy.enter_async_context(refusing(fleet, matched, WORDS, only, forbidden))
-        async with fleet.services(QUICK) as running:
+        async with fleet.services() as running:
             await eventually(lambda: unready(running, WORDS), "not ready")
             await eventually(lambda: shim.has(node), "the node has it all the same", seconds=60)
             await policy.aclose()
@@ -142,7 +139,7 @@ async def test_a_status_of_a_shim_that_a_policy_refuses_is_in_readiness(fleet: F
 
 async def test_a_ledger_that_was_broken_by_hand_is_mended_by_the_next_plan(fleet: Fleet, shim: Shim) -> None:
     [node] = shim.add_nodes(1)
-    async with kubelets(fleet), fleet.services(QUICK) as running:
+    async with kubelets(fleet), fleet.services() as running:
         shim.apply()
         await eventually(lambda: shim.has(node), "the node has it", seconds=60)
         await fleet.quiet()

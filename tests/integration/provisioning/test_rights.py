@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import http
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import provisioner.app
 import provisioner.settings
 from support.chart.rendered import Manifest, only, rendered
 from support.cluster.grants import SYSTEM, Granted, Right, elsewhere, given, granted, refused, used
-from support.nodes.fleet import Fleet, eventually
+from support.nodes.fleet import SHORT, Fleet, eventually, watcher_timings
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import CLASSES, SHIMS, Shim
 from support.suite.in_process import serving
@@ -36,6 +37,9 @@ OF_THE_FIRST_OF_BOTH = {("create", "leases.coordination.k8s.io")}
 OF_REAL_KUBELETS = {("get", "pods/log"), ("list", "events")}
 """An installer that leaves no last words, a canary whose sandbox cannot be made: simulated ones always say why."""
 WATCHER, PROVISIONER = "trellis-node-watcher", "trellis-provisioner"
+
+create_watcher = partial(node_watcher.app.create_app, timings=watcher_timings(SHORT))
+create_provisioner = partial(provisioner.app.create_app, timings=SHORT)
 
 
 def applied(fleet: Fleet, service: str) -> list[Manifest]:
@@ -69,7 +73,11 @@ async def a_version_fails_and_gives_way(shim: Shim, well: str, sick: str) -> Non
     shim.apply(sha256="cd" * 32, max_update=2, verify={"canary": True})
     await eventually(lambda: names.ANNOTATION_FAILURE in fleet.annotations(sick), "it failed", seconds=90)
     shim.apply(max_update=2, verify={"canary": False})
-    await eventually(lambda: shim.condition("Available") == ("True", "AllNodesReady"), "available", seconds=90)
+
+    def available() -> bool:
+        return shim.observed() and shim.condition("Available") == ("True", "AllNodesReady")
+
+    await eventually(available, "available", seconds=90)
 
 
 async def what_is_made_is_kept(shim: Shim) -> None:
@@ -138,10 +146,10 @@ async def test_each_right_is_used_and_none_is_missing(fleet: Fleet, shim: Shim, 
             namespace=SYSTEM, claim_namespace=CLAIM_NAMESPACE, halt_after_failures=1, max_unavailable="100%"
         )
         watching = serving(
-            node_watcher.app.create_app, node_watcher.settings.Settings, settings | {"kubeconfig": watcher.kubeconfig}
+            create_watcher, node_watcher.settings.Settings, settings | {"kubeconfig": watcher.kubeconfig}
         )
         installing = serving(
-            provisioner.app.create_app, provisioner.settings.Settings, settings | {"kubeconfig": installer.kubeconfig}
+            create_provisioner, provisioner.settings.Settings, settings | {"kubeconfig": installer.kubeconfig}
         )
         async with watching as one, installing as other, kubelets(fleet):
             await eventually(lambda: "failed" in str(fleet.annotations(bad)), "an installer fails", seconds=60)
@@ -183,8 +191,8 @@ async def test_permissions_that_are_missing_are_reported_and_used_once_they_are_
         as_watcher, as_installer = ({**settings, "kubeconfig": one.kubeconfig} for one in (watcher, installer))
         async with (
             kubelets(fleet),
-            serving(node_watcher.app.create_app, node_watcher.settings.Settings, as_watcher) as watching,
-            serving(provisioner.app.create_app, provisioner.settings.Settings, as_installer) as installing,
+            serving(create_watcher, node_watcher.settings.Settings, as_watcher) as watching,
+            serving(create_provisioner, provisioner.settings.Settings, as_installer) as installing,
         ):
             shim.apply()
             await degraded(shim, ShimReason.LEDGER_REFUSED.value, 'cannot get resource "configmaps"')
@@ -221,8 +229,8 @@ async def test_a_namespace_of_installers_that_is_created_again_is_reported_until
         as_watcher, as_installer = ({**settings, "kubeconfig": one.kubeconfig} for one in (watcher, installer))
         async with (
             kubelets(fleet),
-            serving(node_watcher.app.create_app, node_watcher.settings.Settings, as_watcher) as watching,
-            serving(provisioner.app.create_app, provisioner.settings.Settings, as_installer) as installing,
+            serving(create_watcher, node_watcher.settings.Settings, as_watcher) as watching,
+            serving(create_provisioner, provisioner.settings.Settings, as_installer) as installing,
         ):
             shim.apply()
             await eventually(lambda: shim.has(first), "the node has it", seconds=60)

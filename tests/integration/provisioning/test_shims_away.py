@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import http
+from dataclasses import replace
 
 import pytest
 
-from provisioner.timings import Timings
-from support.nodes.fleet import KUBELET, Fleet, eventually
+from support.nodes.fleet import KUBELET, SHORT, Fleet, eventually
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import SHIMS, Shim
+from trellis.timings import DeletionTimings
 
 pytestmark = pytest.mark.cluster
 
@@ -58,7 +59,8 @@ async def test_shims_that_come_one_soon_after_another_are_one_change_of_a_node(f
     others = [Shim(fleet), Shim(fleet)]
     for number, other in enumerate(others):
         other.name = other.handler = f"{shim.name}-{number}"
-    async with fleet.services(), kubelets(fleet):
+    timings = replace(SHORT, settle=1.0, deletions=DeletionTimings(settle=2.0))
+    async with fleet.services(timings), kubelets(fleet):
         await fleet.both_listen()
         mark = fleet.mark()
         for one in (shim, *others):
@@ -129,7 +131,7 @@ async def test_a_node_that_goes_away_in_mid_work_gives_its_slot_back_when_its_ti
 
 async def test_a_deleted_shim_leaves_a_dead_node_behind_and_says_so(fleet: Fleet, shim: Shim) -> None:
     dead, *others = shim.add_nodes(3)
-    async with fleet.services(Timings(deleting=1.0, unreachable=4.0)), kubelets(fleet):
+    async with fleet.services(replace(SHORT, unreachable=4.0)), kubelets(fleet):
         shim.apply(max_update=3)
         await eventually(lambda: shim.condition("Progressing") == ("False", "Updated"), "all have it", seconds=60)
         await cut_off(fleet, dead)

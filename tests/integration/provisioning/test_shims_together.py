@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import http
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from provisioner.timings import Timings
-from support.nodes.fleet import Fleet, eventually
+from support.nodes.fleet import SHORT, Fleet, eventually
 from support.nodes.kubelets import kubelets, show
 from support.nodes.shims import SHIMS, Shim
 from trellis import names
@@ -39,7 +39,7 @@ async def test_shims_that_are_applied_together_cost_a_node_one_job_and_go_one_by
 ) -> None:
     slight = make("slight")
     [node] = shim.add_nodes(1)
-    async with fleet.services(), kubelets(fleet) as disks:
+    async with fleet.services(replace(SHORT, settle=1.0)), kubelets(fleet) as disks:
         mark = fleet.mark()
         shim.apply()
         slight.apply()
@@ -160,7 +160,7 @@ async def test_a_shim_whose_object_was_forced_away_is_removed_all_the_same(fleet
         shim.delete()
         fleet.api.call("PATCH", f"{SHIMS}/{shim.name}", {"metadata": {"finalizers": None}})
         assert shim.found() is None
-        async with fleet.services(Timings(deletions=DeletionTimings(grace=1.0))):
+        async with fleet.services(replace(SHORT, deletions=DeletionTimings(settle=0.5, grace=1.0))):
             await eventually(lambda: not disks[node].shims, "the installer took it away", seconds=60)
             await fleet.quiet()
             assert not any(key.startswith("trellis.dev/") for key in fleet.annotations(node))

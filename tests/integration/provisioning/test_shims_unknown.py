@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import http
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from provisioner.timings import Timings
 from support.cluster.api_proxy import ApiProxy
-from support.nodes.fleet import Fleet, Manifest, eventually, is_ours
+from support.nodes.fleet import SHORT, Fleet, Manifest, eventually, is_ours
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import DEFINITIONS, SHIMS, Shim
 from support.suite.typed import typed_meanwhile
@@ -172,7 +172,7 @@ async def test_without_the_crd_annotated_nodes_get_the_legacy_image(fleet: Fleet
 
 async def test_a_crd_that_is_deleted_takes_no_more_than_the_circuit_breaker_permits(fleet: Fleet, shim: Shim) -> None:
     nodes = shim.add_nodes(ALLOWED + 3)
-    async with fleet.services(Timings(deletions=DeletionTimings(settle=0.5))) as running, kubelets(fleet):
+    async with fleet.services() as running, kubelets(fleet):
         shim.apply(max_update="100%")
         await all_have(shim, nodes)
         manifest = stored(shim)
@@ -198,7 +198,7 @@ async def test_several_shims_that_are_deleted_at_once_are_held_and_go_on_when_a_
 ) -> None:
     nodes = shim.add_nodes(ALLOWED + 2)
     other = Shim(fleet, "slight")
-    async with fleet.services(Timings(deletions=DeletionTimings(settle=1.0))), kubelets(fleet):
+    async with fleet.services(replace(SHORT, deletions=DeletionTimings(settle=1.0))), kubelets(fleet):
         shim.apply(max_update="100%")
         other.apply(max_update="100%")
         await all_have(shim, nodes)
@@ -226,7 +226,7 @@ async def test_a_shim_whose_finalizer_is_removed_by_hand_stays_on_its_nodes_for_
     fleet: Fleet, shim: Shim
 ) -> None:
     nodes = shim.add_nodes(ALLOWED + 2)
-    timings = Timings(deletions=DeletionTimings(settle=5.0, grace=6.0))
+    timings = replace(SHORT, deletions=DeletionTimings(settle=5.0, grace=6.0))
     async with fleet.services(timings), kubelets(fleet):
         shim.apply(max_update="100%")
         await all_have(shim, nodes)

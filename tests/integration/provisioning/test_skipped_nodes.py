@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import http
+from dataclasses import replace
 
 import pytest
 
-from provisioner.timings import NodeTimings, Timings
-from support.nodes.fleet import Fleet, eventually
+from support.nodes.fleet import SHORT, Fleet, eventually
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import Shim
 from trellis import names
@@ -74,7 +74,7 @@ async def test_a_pod_that_hangs_in_terminating_on_a_ready_node_holds_no_slot(fle
     for node in hung:
         fleet.patch(node, {"status": ready}, "/status")
     image = "example.com/installer:1"
-    short = Timings(nodes=NodeTimings(grace=2.0))
+    short = replace(SHORT, nodes=replace(SHORT.nodes, grace=2.0))
     async with fleet.services(short, max_unavailable="2", job_deadline=3, installer_image=image):
         await eventually(lambda: all(fleet.job_of(node) for node in hung), "both slots are taken")
         await eventually(lambda: all(map(fleet.provisioned, real)), "the real nodes are provisioned", seconds=60)

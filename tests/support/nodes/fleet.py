@@ -25,22 +25,39 @@ import node_watcher.settings
 import node_watcher.timings
 import provisioner.app
 import provisioner.settings
-from provisioner.timings import Timings
+from provisioner.timings import NodeTimings, Timings
 from support.suite.suite_rights import is_read_by_suite
 from trellis import localcluster, names
 from trellis.bus.permissions import durables
 from trellis.bus.tail import Selection, TailedEvent, Tally, replay, tail
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_EVENTS
+from trellis.kube.timings import RefusalTimings
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.localcluster.nodes import node_manifest
 from trellis.runtime import LedService
+from trellis.timings import DeletionTimings
 
 Manifest = dict[str, Any]
 KUBELET = "kwok.x-k8s.io/node"
 """Annotation of nodes that have one."""
 SHIMS = "/apis/runtime.spinkube.dev/v1alpha1/shims"
 QUICK = {"retry_min": 1, "retry_max": 2, "job_retries": 0}
+SHORT = Timings(
+    settle=0.3,
+    status_delay=0.2,
+    deleting=1.0,
+    publish=0.5,
+    nodes=NodeTimings(labels=0.2, in_use=2.0, drain=1.0, pod_left=0.5, clear=0.2),
+    deletions=DeletionTimings(settle=0.5),
+    refusals=RefusalTimings(retry=2.0, spread=0.0),
+)
+"""Timings of services that run in the process of a test. A test of one of them passes its own."""
+
+
+def watcher_timings(timings: Timings) -> node_watcher.timings.Timings:
+    """Return the timings of a node_watcher beside a provisioner with these."""
+    return node_watcher.timings.Timings(timings.publish, timings.deletions, timings.refusals)
 
 
 async def eventually(condition: Callable[[], Any], what: object, *, seconds: float = 20) -> Any:
@@ -193,12 +210,11 @@ class Fleet:
         return {**base, **QUICK, **changes}
 
     @contextlib.asynccontextmanager
-    async def services(self, timings: Timings = Timings(), **changes: Any) -> AsyncIterator[list[LedService]]:
+    async def services(self, timings: Timings = SHORT, **changes: Any) -> AsyncIterator[list[LedService]]:
         """Run node_watcher and provisioner in this process for the time of a block; ``changes`` are settings."""
         settings = self.settings(**changes)
-        watching = node_watcher.timings.Timings(timings.publish, timings.deletions, timings.refusals)
         services = [
-            node_watcher.app.create_app(node_watcher.settings.Settings(**settings), timings=watching),
+            node_watcher.app.create_app(node_watcher.settings.Settings(**settings), timings=watcher_timings(timings)),
             provisioner.app.create_app(provisioner.settings.Settings(**settings), timings=timings),
         ]
         stop = asyncio.Event()
@@ -322,4 +338,4 @@ def fleet(cluster: ClusterInfo, cluster_api: Api) -> Iterable[Fleet]:
     made.clean_up()
 
 
-__all__ = ["Fleet", "eventually", "fleet", "is_ours"]
+__all__ = ["SHORT", "Fleet", "eventually", "fleet", "is_ours", "watcher_timings"]

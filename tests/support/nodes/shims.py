@@ -78,6 +78,12 @@ class Shim:
         conditions = ((self.found() or {}).get("status") or {}).get("conditions") or []
         return next((str(one["message"]) for one in conditions if one["type"] == kind), "")
 
+    def observed(self) -> bool:
+        """Say whether its status is that of the spec as it is now."""
+        found = self.found() or {}
+        seen = (found.get("status") or {}).get("observedGeneration")
+        return bool(found) and seen == found["metadata"]["generation"]
+
     def counts(self) -> tuple[int, ...]:
         """Return nodes, ready and updated ones."""
         status = (self.found() or {}).get("status") or {}
