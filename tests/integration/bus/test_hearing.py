@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Iterable, MutableMapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import nats.errors
 import pytest
@@ -26,7 +28,6 @@ DEAF = 3.0
 TIMING = BusTimings(
     check=0.1, again=0.1, ack_wait=30.0, deaf=DEAF, connection=ConnectionTimings(ping=1, attempt_most=0.5)
 )
-ANEW = "a subscription is deaf, making it anew"
 LABELS = {"service": "provisioner", "subscription": "nodes"}
 
 
@@ -34,6 +35,11 @@ def staleness(buses: Buses) -> float:
     value = buses.metrics.registry.get_sample_value("trellis_subscription_staleness_seconds", LABELS)
     assert value is not None
     return value
+
+
+def made_anew(logs: Iterable[MutableMapping[str, Any]]) -> list[MutableMapping[str, Any]]:
+    """Return the warnings of a subscription that was made anew: how long it was deaf, and what waited."""
+    return [line for line in logs if {"name", "seconds", "waiting"} <= line.keys()]
 
 
 async def hang(*_: object) -> list[Msg]:
@@ -56,7 +62,7 @@ async def test_a_loop_that_ended_is_begun_anew_and_what_was_said_meanwhile_is_he
         subscriber.tasks[0].cancel()
         await bus.publish(opted_out("unheard"), dedup=f"{buses.cluster}/1")
         await eventually(lambda: listener.names == ["unheard"])
-    (warning,) = [line for line in logs if line["event"] == ANEW]
+    (warning,) = made_anew(logs)
     assert (warning["log_level"], warning["name"], warning["waiting"]) == ("warning", "nodes", 1)
     assert lists == [], "the consumer kept its place: there is no need to list"
     assert buses.healths[0].liveness().ok
@@ -80,9 +86,9 @@ async def test_deafness_that_mending_does_not_help_asks_for_a_restart_and_silenc
         await bus.publish(opted_out("unheard"), dedup=f"{buses.cluster}/1")
         await eventually(lambda: quiet.names == ["unheard"])
         await eventually(lambda: not deafened.liveness().ok)
-    assert len([line for line in logs if line["event"] == ANEW]) >= 2
+    assert len(made_anew(logs)) >= 2
     (reason,) = deafened.liveness().reasons
-    assert reason.startswith("subscription nodes: no progress for")
+    assert reason.startswith("subscription nodes: ")
     assert deafened.readiness().ok, "NATS answers"
     assert staleness(buses) >= DEAF
     assert bystander.liveness().ok, "there was nothing to hear, and its loop goes round"

@@ -80,8 +80,8 @@ Switch = Callable[[NatsUsers, NatsServer], None]
 @pytest.mark.parametrize(
     ("off", "on", "named"),
     [
-        (off_for_the_account, on_for_the_account, "JetStream is disabled for the account"),
-        (off_on_the_server, on_on_the_server, "JetStream is disabled on the NATS server"),
+        (off_for_the_account, on_for_the_account, r"JetStream .*account"),
+        (off_on_the_server, on_on_the_server, r"JetStream .*NATS server"),
     ],
     ids=["account", "server"],
 )
@@ -95,7 +95,9 @@ async def test_jetstream_that_is_disabled_is_named_and_what_was_published_meanwh
     await published(watcher, "before")
     await eventually(lambda: heard.names == ["before"] and not reasons(buses))
     await asyncio.to_thread(off, users, server)
-    await eventually(lambda: sum(named in why for why in reasons(buses)) == len(buses.healths), RECOVERS_SECONDS)
+    await eventually(
+        lambda: sum(bool(re.search(named, why)) for why in reasons(buses)) == len(buses.healths), RECOVERS_SECONDS
+    )
     names = [f"n-{secrets.token_hex(4)}" for _ in range(3)]
     meanwhile = [asyncio.create_task(published(watcher, name)) for name in names]
     await asyncio.wait(meanwhile, timeout=1)

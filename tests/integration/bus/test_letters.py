@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -195,7 +196,7 @@ async def test_a_letter_is_kept_until_its_message_is_stored(buses: Buses, jetstr
         await bus.close()
     await jetstream.delete_stream(STREAM_EVENTS)
     async with dead_letters(buses.url, timings=ReplayTimings(budget=0.5)) as box:
-        with pytest.raises(BusUnavailable, match=f"letter {letter.sequence} was not replayed"):
+        with pytest.raises(BusUnavailable, match=rf"letter {letter.sequence}\b.*{re.escape(letter.subject)}"):
             await box.replay(letter)
     assert len(await letters(buses)) == 1
 
@@ -210,7 +211,7 @@ async def test_a_message_is_never_stored_in_a_stream_that_is_not_ours(
     await jetstream.add_stream(StreamConfig(name="FOREIGN", subjects=["trellis.evt.>"]))
     try:
         async with dead_letters(buses.url) as box:
-            with pytest.raises(ReplayRefused, match=f"letter {letter.sequence} cannot be replayed"):
+            with pytest.raises(ReplayRefused, match=rf"letter {letter.sequence}\b"):
                 await box.replay(letter)
         assert len(await letters(buses)) == 1
     finally:
@@ -255,8 +256,10 @@ async def test_a_stream_that_keeps_its_letters_is_told_of_with_what_was_done(
         )
         kept = await one_letter(buses)
         async with dead_letters(buses.url) as box:
-            with pytest.raises(BusUnavailable, match="was replayed, but could not be removed"):
+            with pytest.raises(BusUnavailable, match=rf"letter {kept.sequence}\b"):
                 await box.replay(kept)
+        assert letter.subject in [event.subject for event in await said(buses)][-1:], "it was stored"
+        assert kept.sequence in [one.sequence for one in await letters(buses)], "and was not removed"
     finally:
         await jetstream.delete_stream(STREAM_DEAD)
 
@@ -267,20 +270,20 @@ async def test_letters_that_cannot_be_replayed_are_refused_by_name(buses: Buses,
     subject = f"trellis.dead.{buses.cluster}.s.node.x"
     good = fact_subject(buses.cluster, opted_out("x"))
     cases = {
-        "its body was cut from 99 to 4 bytes": {"Trellis-Subject": good, "Trellis-Truncated": "99"},
-        "none of ours: orders.new": {"Trellis-Subject": "orders.new"},
-        "none of ours: trellis.dead": {"Trellis-Subject": "trellis.dead.a.b.c.d"},
-        "none of ours: trellis.evt.*": {"Trellis-Subject": "trellis.evt.*.node.gone.x"},
-        "does not say on which subject": {"X": "y"},
-        "headers cannot be read": {"Trellis-Subject": good, "Trellis-Headers": "{"},
-        "is refused": {"Trellis-Subject": good, "Trellis-Headers": '{"a b": "c"}'},
+        " 99 to 4 bytes": {"Trellis-Subject": good, "Trellis-Truncated": "99"},
+        "orders.new": {"Trellis-Subject": "orders.new"},
+        "trellis.dead.a.b.c.d": {"Trellis-Subject": "trellis.dead.a.b.c.d"},
+        "trellis.evt.*.node.gone.x": {"Trellis-Subject": "trellis.evt.*.node.gone.x"},
+        "": {"X": "y"},
+        "Trellis-Headers": {"Trellis-Subject": good, "Trellis-Headers": "{"},
+        good: {"Trellis-Subject": good, "Trellis-Headers": '{"a b": "c"}'},
     }
-    for why, headers in cases.items():
+    for named, headers in cases.items():
         ack = await jetstream.publish(subject, b"body", headers=headers)
         async with dead_letters(buses.url) as box:
             letter = await box.get(ack.seq)
             assert letter is not None
-            with pytest.raises(ReplayRefused, match=f"letter {ack.seq} cannot be replayed: .*{why}"):
+            with pytest.raises(ReplayRefused, match=rf"letter {ack.seq}\b.*{re.escape(named)}"):
                 await box.replay(letter)
     assert len(await letters(buses)) == len(cases)
     assert await said(buses) == []

@@ -45,8 +45,8 @@ async def test_a_server_that_is_away_at_the_start_costs_one_warning_and_is_found
         nats_server.start()
         await connecting
     assert health.readiness().ok
-    assert of_level(logs, "warning") == ["the bus is away; it will be tried for ever"]
-    assert "the bus is back" in of_level(logs, "info")
+    assert len(of_level(logs, "warning")) == 1
+    assert [line["url"] for line in logs if line["log_level"] == "info" and "url" in line] == [nats_server.url]
     await bus.publish(opted_out("a"), dedup=f"{buses.cluster}/1")
 
 
@@ -111,7 +111,7 @@ async def test_publishing_without_a_server_fails_within_its_budget_and_at_once_i
     await bus.connect()
     nats_server.stop()
     await eventually(lambda: not bus.connected.is_set())
-    with pytest.raises(BusUnavailable, match=r"node\.opted_out\.a could not be published within 1 s: connection"):
+    with pytest.raises(BusUnavailable, match=r"node\.opted_out\.a .* 1 s: "):
         await bus.publish(opted_out("a"), dedup="1")
     began = time.perf_counter()
     for _ in range(100):
@@ -286,7 +286,7 @@ async def test_a_consumer_keeps_its_place_while_nobody_reads(buses: Buses, jetst
     await jetstream.publish(fact_subject(buses.cluster, opted_out("x")), b"poison")
     other = buses.new("node_watcher")
     await other.connect()
-    await other.publish(opted_out("while nobody read"), dedup=f"{buses.cluster}/1")
+    await other.publish(opted_out("unread"), dedup=f"{buses.cluster}/1")
     again = await buses.consuming(listener, timings=QUICK)
-    await eventually(lambda: listener.names == ["while nobody read"])
+    await eventually(lambda: listener.names == ["unread"])
     await again.stop()

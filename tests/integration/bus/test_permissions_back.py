@@ -14,6 +14,7 @@ import pytest
 from support.nats.buses import Buses, Listener, eventually, opted_out
 from support.nats.nats_users import NatsUsers
 from trellis.bus.bus import Bus, BusTimings, BusUnavailable
+from trellis.bus.connection import REFUSED
 from trellis.bus.timings import ConnectionTimings
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER
 from trellis.localcluster.nats import NatsServer
@@ -166,7 +167,7 @@ async def test_a_user_that_is_removed_and_added_again_is_let_in_within_thirty_se
     former = users.seed_file(name).read_text()
     users.rotate(name, server)
     users.seed_file(name).write_text(former)
-    await eventually(lambda: any("NATS refused the user" in why for why in reasons(buses)), 60)
+    await eventually(lambda: any(REFUSED in why for why in reasons(buses)), 60)
     assert not consumer.connected.is_set()
     users.restore(name, former.strip(), server)
     async with asyncio.timeout(RECOVERS_SECONDS):

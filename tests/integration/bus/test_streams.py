@@ -94,19 +94,19 @@ async def test_limits_that_a_person_changed_are_left_alone(empty: JetStreamConte
 
 async def test_a_stream_that_takes_other_subjects_is_refused(empty: JetStreamContext) -> None:
     await empty.add_stream(StreamConfig(name=STREAM_EVENTS, subjects=["other.>"]))
-    with pytest.raises(StreamError, match=r"TRELLIS_EVENTS takes other\.>, but not trellis\.evt\.>"):
+    with pytest.raises(StreamError, match=r"TRELLIS_EVENTS .*other\.>.*trellis\.evt\.>"):
         await ensure_streams(empty)
 
 
 async def test_a_stream_that_takes_our_subjects_under_another_name_is_named(empty: JetStreamContext) -> None:
     await empty.add_stream(StreamConfig(name="FOREIGN", subjects=["trellis.>"]))
-    with pytest.raises(StreamError, match=r"another stream takes trellis\.evt\.> already"):
+    with pytest.raises(StreamError, match=r"trellis\.evt\.> .*nats stream ls --subjects"):
         await ensure_streams(empty)
 
 
 async def test_too_little_room_names_the_stream_the_limit_and_the_setting(empty: JetStreamContext) -> None:
     limits = {**DEFAULT_LIMITS, STREAM_DEAD: StreamLimits(DAY, 10**9 * MIB)}
-    with pytest.raises(StreamError, match=r"TRELLIS_DEAD .* no room for its 1000000000 MiB; .*max_file_store"):
+    with pytest.raises(StreamError, match=r"TRELLIS_DEAD .* 1000000000 MiB; .*max_file_store"):
         await ensure_streams(empty, limits)
 
 
@@ -116,7 +116,7 @@ async def test_a_bus_with_a_wrong_stream_is_not_ready_says_why_and_recovers(
     await empty.add_stream(StreamConfig(name="FOREIGN", subjects=["trellis.>"]))
     bus = buses.new()
     connecting = asyncio.create_task(bus.connect())
-    await eventually(lambda: any("another stream takes" in why for why in buses.healths[0].readiness().reasons))
+    await eventually(lambda: any("nats stream ls --subjects" in why for why in buses.healths[0].readiness().reasons))
     await empty.delete_stream("FOREIGN")
     await connecting
     await bus.publish(opted_out("a"), dedup="1")

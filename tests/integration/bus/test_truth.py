@@ -166,7 +166,6 @@ async def test_what_the_client_drops_as_too_slow_a_consumer_comes_again_and_is_n
             subscription._fetching._inbox._pending_bytes_limit = 0
             await eventually(lambda: reader.known == writer.truth, LONG)
             await eventually_async(lambda: all_acknowledged(jetstream, buses.cluster), LONG)
-    errors = [line for line in logs if line["event"] == "NATS reports an error"]
-    assert any("slow consumer" in str(line["error"]) for line in errors)
-    assert len(errors) < 5, "said once a minute, not once a message"
+    errors = [line for line in logs if "slow consumer" in str(line.get("error"))]
+    assert 0 < len(errors) < 5, "said once a minute, not once a message"
     await no_dead_letters(jetstream, buses.cluster)

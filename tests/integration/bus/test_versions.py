@@ -96,5 +96,6 @@ async def test_a_version_that_is_read_no_more_is_a_dead_letter(buses: Buses, jet
     letter = await jetstream.get_last_msg(STREAM_DEAD, subject)
     assert letter.headers is not None
     assert letter.headers["Trellis-Reason"] == "UnknownType"
-    assert letter.headers["Trellis-Error"] == f"type {TYPE}.v1 is none of {TYPE}.v2"
+    for named in (f"{TYPE}.v1", f"{TYPE}.v2"):
+        assert named in letter.headers["Trellis-Error"]
     assert listener.names == []
