@@ -250,7 +250,7 @@ async def test_who_may_not_read_the_bucket_asks_wadm_and_proves_nothing(
 ) -> None:
     async with followed(as_user(users_server, "asker", guarded.lattice), timings=OFTEN) as seen:
         await seen.synced()
-        assert seen.store.why.startswith("deletions cannot be proved: the NATS user may not read stream")
+        assert STREAM_MODELS in seen.store.why
         assert seen.store.bucket == ""
         await seen.wadm.put(manifest("web", "v1"))
         await seen.wadm.put(manifest("api", "v1"))
@@ -291,7 +291,7 @@ async def test_of_a_lattice_with_more_than_is_kept_nothing_is_known_until_it_has
         await until(lambda: len(seen.store.names()) == 20)
         await seen.wadm.put(manifest("one-more", "v1"))
         await until(lambda: seen.store.synced_at is None)
-        assert "more of this lattice than 20 applications" in seen.store.why
+        assert " 20 " in seen.store.why
         await seen.wadm.delete("one-more")
         await until(lambda: seen.store.synced_at is not None)
         assert len(seen.store.names()) == 20

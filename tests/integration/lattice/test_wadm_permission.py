@@ -45,7 +45,7 @@ async def test_wadm_is_asked_again_within_thirty_seconds_after_the_permission_is
                 view = lattices.view("key")
                 return view.models_why if view is not None else ""
 
-            await eventually(lambda: "does not let this user publish" in why())
+            await eventually(lambda: '"wadm.api.' in why())
             config.write_text(allowed)
             assert server.pid is not None
             os.kill(server.pid, signal.SIGHUP)
