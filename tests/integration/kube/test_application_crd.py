@@ -151,7 +151,7 @@ def test_a_name_that_both_sides_take_is_taken(served: Served, name: str) -> None
 def test_a_name_that_wadm_takes_in_no_form_is_refused(served: Served, name: str) -> None:
     status, answer = served.send(EVERYTHING, name)
     assert status == http.HTTPStatus.UNPROCESSABLE_ENTITY
-    assert "has a dot in it" in answer["message"]
+    assert [cause["reason"] for cause in answer["details"]["causes"]] == ["FieldValueInvalid"]
 
 
 def store(change: Callable[[Manifest], Any]) -> Manifest:
@@ -161,25 +161,26 @@ def store(change: Callable[[Manifest], Any]) -> Manifest:
     return spec
 
 
+FIRST = "spec.components[0]"
 BAD = [
-    (store(lambda one: one["properties"].pop("image")), "needs either image, or application"),
-    (store(lambda one: one["properties"].update(application={"name": "a", "component": "b"})), "needs either image"),
+    (store(lambda one: one["properties"].pop("image")), f"{FIRST}.properties: "),
+    (store(lambda one: one["properties"].update(application={"name": "a", "component": "b"})), f"{FIRST}.properties: "),
     (store(lambda one: one["properties"].update(imgae="x")), 'unknown field "spec.components[0].properties.imgae"'),
     (store(lambda one: one.update(type="sidecar")), 'spec.components[0].type: Unsupported value: "sidecar"'),
     (store(lambda one: one.update(name="old")), 'spec.components[2]: Duplicate value: {"name":"old"}'),
-    (store(lambda one: one["traits"][0]["properties"].pop("instances")), "a scaler needs properties.instances"),
-    (store(lambda one: one["traits"][0]["properties"].update(replicas=1)), "a scaler needs properties.instances"),
+    (store(lambda one: one["traits"][0]["properties"].pop("instances")), f"{FIRST}.traits[0]: "),
+    (store(lambda one: one["traits"][0]["properties"].update(replicas=1)), f"{FIRST}.traits[0]: "),
     (store(lambda one: one["traits"][0]["properties"].update(instances="three")), "traits[0].properties.instances"),
     (store(lambda one: one["traits"][0]["properties"].update(instances=-1)), "traits[0].properties.instances"),
     (
         store(lambda one: one["traits"][0]["properties"].update(spread=[{"name": "s"}])),
         "properties.spread[0].requirements: Required",
     ),
-    (store(lambda one: one["traits"][1]["properties"].pop("package")), "a link needs properties.namespace"),
+    (store(lambda one: one["traits"][1]["properties"].pop("package")), f"{FIRST}.traits[1]: "),
     (store(lambda one: one["traits"][1]["properties"].update(interfaces=[1])), "properties.interfaces[0]"),
     (store(lambda one: one["properties"]["config"][0]["properties"].update(a=1)), "config[0].properties.a"),
     (store(lambda one: one["properties"]["secrets"][0]["properties"].pop("policy")), "properties.policy: Required"),
-    (store(lambda one: one.update(traits=one["traits"][:1] * (TRAITS_MAX + 1))), "must have at most 20 items"),
+    (store(lambda one: one.update(traits=one["traits"][:1] * (TRAITS_MAX + 1))), f"{FIRST}.traits: Too many"),
     ({"components": [{"name": "x", "type": "component"}]}, "spec.components[0].properties: Required"),
     ({}, "spec.components: Required"),
 ]
@@ -195,9 +196,9 @@ def test_what_wadm_refuses_is_refused_and_the_field_is_named(served: Served, spe
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"config": [{"name": "c"}]}, "has its config and its secrets there"),
-        ({"secrets": SECRETS}, "has its config and its secrets there"),
-        (None, "leave the scaler out"),
+        ({"config": [{"name": "c"}]}, "spec.components[1].properties: "),
+        ({"secrets": SECRETS}, "spec.components[1].properties: "),
+        (None, "spec.components[1]: "),
     ],
     ids=["config", "secrets", "scaler"],
 )
@@ -223,4 +224,5 @@ def test_as_many_components_and_traits_as_are_promised_are_taken(served: Served)
     assert status == http.HTTPStatus.CREATED, answer
     status, answer = served.send({"components": [*many, component | {"name": "one-more"}]})
     assert status == http.HTTPStatus.UNPROCESSABLE_ENTITY
-    assert "must have at most 100 items" in answer["message"]
+    causes = {(cause["field"], cause["reason"]) for cause in answer["details"]["causes"]}
+    assert ("spec.components", "FieldValueTooMany") in causes

@@ -106,13 +106,13 @@ async def test_a_good_object_is_kept_as_it_is_and_read_by_the_model(defined: Kub
         ({"rolloutStrategy__rolling__maxUpdate": "0%"}, "spec.rolloutStrategy.rolling.maxUpdate"),
         ({"runtimeClass__name": "Spin_V2"}, "spec.runtimeClass.name"),
         ({"runtimeClass__handler": "spin.v2"}, "spec.runtimeClass.handler"),
-        ({"runtimeClass__handler": "runc"}, "the node's own runtime"),
+        ({"runtimeClass__handler": "runc"}, "spec.runtimeClass.handler"),
         ({"removalPolicy": "Perhaps"}, "spec.removalPolicy"),
         ({"verify": {"timeout": "soon"}}, "spec.verify.timeout"),
         ({"fetchStrategy__oci": {"image": "r/x", "pullSecret": {"name": "../x"}}}, "oci.pullSecret.name"),
         (
             {"startupTaint": {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}},
-            "belong to Kubernetes",
+            "spec.startupTaint",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -128,7 +128,7 @@ async def test_a_bad_object_is_refused_and_the_field_is_named(
 async def test_the_name_of_the_legacy_installer_is_reserved(defined: Kube) -> None:
     manifest = shim(AS_RECORDED)
     manifest["metadata"]["name"] = KWASM
-    with pytest.raises(Invalid, match="stands for the legacy installer image"):
+    with pytest.raises(Invalid, match=f'"{KWASM}"'):
         await defined.create(SHIMS, manifest)
 
 
@@ -136,26 +136,24 @@ async def test_a_shim_cannot_select_by_the_label_that_its_nodes_get(defined: Kub
     manifest = shim(AS_RECORDED)
     name = manifest["metadata"]["name"]
     manifest["spec"]["nodeSelector"] = {name: "true"}
-    with pytest.raises(Invalid, match="the label that its own nodes get"):
+    with pytest.raises(Invalid, match=r"spec\.nodeSelector"):
         await defined.create(SHIMS, manifest)
     manifest["spec"]["nodeSelector"] = {"pool": "wasm"}
     made = await defined.create(SHIMS, manifest)
     try:
         change = {"spec": {"nodeSelector": {name: "provisioned"}}}
-        with pytest.raises(Invalid, match="the label that its own nodes get"):
+        with pytest.raises(Invalid, match=r"spec\.nodeSelector"):
             await defined.merge_patch(SHIMS, name, change, field_manager=MANAGER)
     finally:
         await defined.delete(SHIMS, name, uid=made["metadata"]["uid"])
 
 
-@pytest.mark.parametrize(
-    ("field", "named"), [("handler", "the handler"), ("name", "the name of the RuntimeClass")], ids=["handler", "name"]
-)
-async def test_what_pods_and_nodes_know_a_shim_by_cannot_be_changed(defined: Kube, field: str, named: str) -> None:
+@pytest.mark.parametrize("field", ["handler", "name"])
+async def test_what_pods_and_nodes_know_a_shim_by_cannot_be_changed(defined: Kube, field: str) -> None:
     made = await defined.create(SHIMS, shim(AS_RECORDED))
     name = made["metadata"]["name"]
     try:
-        with pytest.raises(Invalid, match=f"{named} cannot be changed: make another Shim with it"):
+        with pytest.raises(Invalid, match=rf"spec\.runtimeClass\.{field}: "):
             await defined.merge_patch(SHIMS, name, {"spec": {"runtimeClass": {field: "other"}}}, field_manager=MANAGER)
         change = {"spec": {"paused": True, "runtimeClass": {field: made["spec"]["runtimeClass"][field]}}}
         await defined.merge_patch(SHIMS, name, change, field_manager=MANAGER)

@@ -103,7 +103,7 @@ async def test_an_authority_that_rotated_in_its_file_is_followed_by_calls_and_wa
     watched = Watched(mine, namespace, timings=SHORT)
     watching = asyncio.create_task(watched.informer.run())
     try:
-        await until(lambda: "certificate verify failed" in str(mine.health.readiness().reasons), "it is named")
+        await until(lambda: "CERTIFICATE_VERIFY_FAILED" in str(mine.health.readiness().reasons), "it is named")
         assert await is_refused(mine, namespace, Unavailable)
         await kube.create(CONFIGMAPS, configmap(namespace, "a"))
         account.authority.write_bytes(account.trusted)

@@ -48,8 +48,8 @@ async def test_a_new_authority_is_named_until_its_file_has_it_and_then_followed(
         mine = await connect(path)
         async with Watched(mine, namespace, timings=TIMINGS) as watched:
             await proxy.exchange_authority()
-            await until(lambda: "certificate verify failed" in str(mine.health.readiness().reasons), "it is named")
-            with pytest.raises(Unavailable, match="certificate verify failed"):
+            await until(lambda: "CERTIFICATE_VERIFY_FAILED" in str(mine.health.readiness().reasons), "it is named")
+            with pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"):
                 await mine.create(CONFIGMAPS, configmap(namespace, "never"))
             assert mine.health.liveness().ok
             await kube.create(CONFIGMAPS, configmap(namespace, "meanwhile"))

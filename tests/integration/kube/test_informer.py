@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.cluster.kube_world import MANAGER, Watched, configmap, until
+from support.cluster.kube_world import MANAGER, Watched, configmap, until, watch_of
 from support.suite.tcp_proxy import TcpProxy
 from trellis.kube.client import Kube
 from trellis.kube.informer import ChangeKind
@@ -44,7 +44,8 @@ async def test_a_half_open_connection_is_noticed(kube: Kube, proxied: Kube, prox
         proxy.silence()
         await kube.create(CONFIGMAPS, configmap(namespace, "unheard"))
         await until(lambda: not proxied.health.readiness().ok, "silence makes it not ready")
-        assert f"watch configmaps in {namespace}: cannot WATCH ConfigMap" in proxied.health.readiness().reasons[0]
+        assert proxied.health.parts()[watch_of(namespace)] is False
+        assert "WATCH ConfigMap" in proxied.health.readiness().reasons[0]
         assert proxied.health.liveness().ok, "an outage is never a reason for a restart"
         proxy.cut()
         proxy.resume()

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from support.cluster.kube_world import Watched, configmap, until
+from support.cluster.kube_world import Watched, configmap, until, watch_of
 from support.suite.tcp_proxy import TcpProxy
 from trellis.health import HealthServer
 from trellis.kube.client import Kube
@@ -72,7 +72,7 @@ async def test_a_stuck_watch_is_a_reason_for_a_restart_only_while_the_server_ans
         await until(lambda: not proxied.health.liveness().ok, "deafness is noticed, though nobody else makes a call")
         status, body = await ask(livez)
         assert status == 503
-        assert f"watch configmaps in {namespace}: no progress for" in body
+        assert f"{watch_of(namespace)}: " in body
         proxy.silence()
         await until(lambda: proxied.health.liveness().ok, "the server does not answer either: an outage")
         assert (await ask(livez))[0] == 200

@@ -56,15 +56,18 @@ BAD: dict[str, tuple[Any, str]] = {
     "an account with its namespace": (SMALLEST | {"serviceAccounts": ["shop:reader"]}, "spec.serviceAccounts[0]"),
     "an account that is none": (SMALLEST | {"serviceAccounts": ["Reader"]}, "spec.serviceAccounts[0]"),
     "a pattern of accounts": (SMALLEST | {"serviceAccounts": ["read*"]}, "spec.serviceAccounts[0]"),
-    "any beside a name": (SMALLEST | {"serviceAccounts": ["*", "a"]}, "leave out the names beside it"),
+    "any beside a name": (SMALLEST | {"serviceAccounts": ["*", "a"]}, "spec.serviceAccounts: "),
     "an account twice": (SMALLEST | {"serviceAccounts": ["a", "a"]}, "Duplicate value"),
     "an empty user": (SMALLEST | {"users": [""]}, "spec.users[0]"),
     "a user of two lines": (SMALLEST | {"users": ["jane\nImpersonate-Group: system:masters"]}, "spec.users[0]"),
-    "a user of Kubernetes itself": (SMALLEST | {"users": ["system:admin"]}, "Kubernetes' own"),
+    "a user of Kubernetes itself": (SMALLEST | {"users": ["system:admin"]}, "spec.users[0]"),
     "an empty list of issuers": (SMALLEST | {"entityIssuers": []}, "spec.entityIssuers"),
     "a component as an issuer": (SMALLEST | {"entityIssuers": ["M" + ISSUER[1:]]}, "spec.entityIssuers[0]"),
     "an issuer cut short": (SMALLEST | {"entityIssuers": [ISSUER[:-1]]}, "spec.entityIssuers[0]"),
-    "more than there may be": (SMALLEST | {"serviceAccounts": [f"a{number}" for number in range(65)]}, "at most 64"),
+    "more than there may be": (
+        SMALLEST | {"serviceAccounts": [f"a{number}" for number in range(65)]},
+        "spec.serviceAccounts: Too many",
+    ),
 }
 
 

@@ -72,6 +72,11 @@ def project(manifest: Manifest) -> Seen:
     return Seen(manifest["metadata"]["uid"], tuple(sorted((manifest.get("data") or {}).items())))
 
 
+def watch_of(namespace: str) -> str:
+    """Return what a watch of the ConfigMaps of a namespace is called in the health of a connection."""
+    return f"watch {CONFIGMAPS.plural} in {namespace}"
+
+
 class Watched:
     """A running informer on the ConfigMaps of a namespace that a test made, and all its changes."""
 
