@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.nodes.fleet import Fleet, eventually
-from support.nodes.installers import GUILTY
+from support.nodes.installers import GUILTY, PROBLEM
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import SHIMS, Shim
 from trellis import names
@@ -27,7 +27,7 @@ async def test_a_shim_that_fails_keeps_no_other_from_its_nodes(fleet: Fleet, shi
         assert shim.condition("Progressing") == ("False", "Updated")
         assert guilty.counts() == (2, 0, 0)
         assert guilty.name in fleet.annotations(nodes[0])[names.ANNOTATION_BLAMED]
-        assert "it says nothing" in (fleet.annotations(nodes[0])[names.ANNOTATION_FAILURE])
+        assert PROBLEM in (fleet.annotations(nodes[0])[names.ANNOTATION_FAILURE])
 
         guilty.apply(max_update=2)
         await eventually(lambda: guilty.counts() == (2, 2, 2), "mended, it is installed too", seconds=90)

@@ -18,6 +18,7 @@ from support.nodes.fleet import Fleet
 from support.suite.service_process import ask, free_port, lines, running, until_status
 from support.suite.typed import Done, typed
 from trellis.bus.claim import Claim
+from trellis.bus.connection import REFUSED
 from trellis.bus.naming import CLAIM_STREAM, claim_subject
 from trellis.bus.permissions import PEOPLE
 from trellis.bus.streams import ensure_streams
@@ -67,21 +68,22 @@ async def test_services_of_one_process_are_let_in_each_by_its_own_key_and_people
         async with asyncio.timeout(60):
             while events_of(await asyncio.to_thread(trellis, "status", "-o", "json", **people_of)) < 4:
                 assert process.returncode is None
-    assert not [line for line in lines(log) if "NATS" in line["event"] or line["level"] == "error"]
+    assert not [line for line in lines(log) if line["level"] == "error"]
+    assert not [line for line in lines(log) if line["logger"].startswith("trellis.bus.") and line["level"] == "warning"]
     shown = trellis("status", "-o", "json", **people_of)
     streams = {each["name"]: each["messages"] for each in json.loads(shown.stdout)["bus"]["streams"]}
     assert streams[STREAM_EVENTS] >= 4, shown.stderr
     nobody = trellis("status", "-o", "json", **fleet.environment(nats_url=guarded.url))
-    assert "NATS refused the user" in json.loads(nobody.stdout)["bus"]["problem"]
+    assert REFUSED in json.loads(nobody.stdout)["bus"]["problem"]
 
 
 def test_a_key_file_that_cannot_be_used_is_one_line_and_the_end(fleet: Fleet, tmp_path: Path) -> None:
     path = tmp_path / "nobody.nk"
     ended = trellis("run", "provisioner", **fleet.environment(nats_nkey_file=path))
     assert ended.returncode == 2
-    assert ended.stderr == (
-        f"TRELLIS_NATS_NKEY_FILE: has '{path}', needs a file with a NATS user seed (SU…): no such file or directory\n"
-    )
+    assert ended.stderr.startswith("TRELLIS_NATS_NKEY_FILE: ")
+    assert ended.stderr.count("\n") == 1
+    assert f"'{path}'" in ended.stderr
 
 
 async def test_under_a_taken_name_nodes_are_provisioned_nothing_is_said_and_readiness_says_why(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http
+import json
 import os
 from dataclasses import replace
 
@@ -34,9 +35,9 @@ def installers(fleet: Fleet, labels: Manifest | None = None) -> None:
     assert fleet.api.call("POST", "/api/v1/namespaces", manifest)[0] == http.HTTPStatus.CREATED
 
 
-async def explained(fleet: Fleet, what: str) -> str:
+async def explained(fleet: Fleet, what: str, *options: str) -> str:
     """Return the page of ``trellis explain``."""
-    return await trellis(fleet, "explain", what)
+    return await trellis(fleet, "explain", what, *options)
 
 
 async def all_commands_name(fleet: Fleet, shim: Shim, words: str) -> None:
@@ -141,9 +142,10 @@ async def test_a_node_whose_labels_are_refused_is_reported_and_holds_no_slot_for
             shim.apply(max_update=1)
             await reported(fleet, shim, [refused], NODE_UPDATE_REFUSED, WORDS)
             await eventually(lambda: unready(running, WORDS), "not ready, with the API server's words")
-            page = await explained(fleet, f"node/{refused}")
-            assert WORDS in page
-            assert "is waited for" not in page
+            page = json.loads(await explained(fleet, f"node/{refused}", "-o", "json"))
+            assert WORDS in page["cause"]
+            [proof] = [line["text"] for line in page["lines"] if line["about"] == "proof"]
+            assert "API server" in proof, "it is not the proof that is waited for"
             await all_commands_name(fleet, shim, WORDS)
             await eventually(lambda: shim.has(other), "another node has the slot", seconds=30)
             assert not shim.has(refused)

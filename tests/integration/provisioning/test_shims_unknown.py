@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,7 +59,8 @@ async def nothing_changes(fleet: Fleet, mark: int, running: list[LedService], no
 
 def unready_for_shims(service: LedService) -> bool:
     """Say whether a service is not ready because Shims cannot be listed, and names why they are needed."""
-    return any("shims" in reason and "nothing is changed" in reason for reason in service.health.readiness().reasons)
+    needed = re.compile(r"\bshims\b.*\b(node|installer Jobs)\b")
+    return any(needed.search(reason) for reason in service.health.readiness().reasons)
 
 
 def stored(shim: Shim) -> Manifest:

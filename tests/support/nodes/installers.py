@@ -16,6 +16,7 @@ from trellis.installing import ShimWish, Source
 from trellis.shims import wish_for
 from trellis.testing.builders import a_shim
 
+PROBLEM = "it says nothing"
 LAST_LOG_LINE = "cp: cannot create /mnt/node-root/opt/kwasm: Read-only file system"
 
 _STAGE = """
@@ -132,7 +133,7 @@ _BLAMED = _FAILED.replace(
         Outcome.FAILED,
         FailureReason.SHIM_DOES_NOT_RUN,
         "it does not run",
-        shims=(ShimResult(GUILTY.handler, GUILTY.digest, problem="it says nothing"),),
+        shims=(ShimResult(GUILTY.handler, GUILTY.digest, problem=PROBLEM),),
     ).to_line()
     + "'",
 )
