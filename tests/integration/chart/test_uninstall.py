@@ -255,9 +255,11 @@ async def test_a_dry_run_writes_nothing_and_a_service_of_somebody_else_is_left_a
     leaving.service(ours=False)
     leaving.guard()
     before = leaving.finalizers()
-    done = await leaving.run("let-go", "--dry-run")
+    done = await leaving.run("let-go", "--dry-run", "-o", "json")
     assert (done.returncode, leaving.finalizers()) == (0, before), done.stderr
-    assert "its hosts" in done.stdout or "hosts run on" in done.stdout
+    found = json.loads(done.stdout)
+    assert found["stopped"] == []
+    assert all(kind["stays"] for kind in found["kinds"] if kind["letGo"]), found
     await leaving.let_go("--timeout=60s")
     assert leaving.finalizers() == {kind: [] for kind in before} | {"Service": [names.WASMCLOUD_OPERATOR_SERVICE]}
 
@@ -273,7 +275,8 @@ async def test_whoever_still_leads_is_named_and_nothing_is_taken(leaving: Leavin
         assert leaving.api.call("PATCH", lease, {"spec": spec})[0] == http.HTTPStatus.OK
         done = await leaving.run("let-go", "--yes", "--timeout=1s")
         assert done.returncode == 1
-        assert "not done in time: laptop-1 leads provisioner: stop it" in done.stderr
+        for named in ("laptop-1", "provisioner"):
+            assert named in done.stderr
         assert leaving.finalizers()["Shim"] == [names.FINALIZER]
     finally:
         leaving.api.call("DELETE", lease)
