@@ -42,6 +42,7 @@ from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, one_line, print_json
 from trellis_bundle.secrets_check_model import (
     DEFINITION,
+    READING,
     Around,
     Row,
     Step,
@@ -208,7 +209,7 @@ class Asking:
         return row.and_then(
             _right("impersonation", f"secrets_backend may be {identity.user}", be, roles_hint(identity)),
             _right(
-                "right to read",
+                READING,
                 f"{identity.user} may read Secret {identity.namespace}/{secret}",
                 read,
                 roles_hint(identity, secret),

@@ -27,6 +27,7 @@ Manifest = Mapping[str, Any]
 POLICY_TYPE: Final = "policy.secret.wasmcloud.dev/v1alpha1"
 _SENT_TYPE: Final = "properties.secret.wasmcloud.dev/v1alpha1"
 DEFINITION: Final = "CRD of SecretGrants"
+READING: Final = "right to read"
 _REFUSES: Final = "secrets_backend refuses every request with UpstreamError"
 _ANYBODY: Final = Token("", "", None)
 

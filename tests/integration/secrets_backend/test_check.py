@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from secrets_backend.refusals import ErrorName
 from support.cluster.grants import Granted, granted
 from support.secrets.secrets_command import SecretsCommand
 from support.secrets.secrets_world import define_grants
@@ -32,6 +33,7 @@ from trellis.kube.resources import (
 )
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
+from trellis_bundle.secrets_check_model import DEFINITION, READING
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
 
@@ -124,7 +126,8 @@ async def test_each_rule_that_is_missing_is_named_with_what_gives_it(world: Worl
     assert told["token"][0] is True
     assert ISSUER in told["token"][1]
     assert told["grant"][0] is False
-    assert f"make a SecretGrant in it, from namespace {world.shop}" in told["grant"][1]
+    assert "SecretGrant" in told["grant"][1]
+    assert world.shop in told["grant"][1]
     assert "secret" not in told, "nothing is asked about what is not granted"
 
     grant = {"from": [{"namespace": world.shop}], "serviceAccounts": ["reader"], "entityIssuers": [ISSUER]}
@@ -135,27 +138,32 @@ async def test_each_rule_that_is_missing_is_named_with_what_gives_it(world: Worl
     assert told["user"][1] == f"system:serviceaccount:{world.payments}:reader"
     assert told["impersonation"][0] is False
     assert f"`trellis secrets roles -n {world.payments} -a reader | kubectl apply -f -`" in told["impersonation"][1]
-    assert told["right to read"][0] is False
-    assert "-a reader -s db |" in told["right to read"][1]
-    assert told["secret"] == (False, f"Secret {world.payments}/db does not exist")
+    assert told[READING][0] is False
+    assert "-a reader -s db |" in told[READING][1]
+    assert told["secret"][0] is False
+    assert f"Secret {world.payments}/db" in told["secret"][1]
 
     await world.roles()
     told = await world.steps(*flags, code=1)
     assert told["impersonation"][0] is True
-    assert told["right to read"][0] is False
+    assert told[READING][0] is False
 
     await world.roles("-s", "db")
     world.make(SECRETS, world.payments, "db", stringData={"user": planted.VALUE})
     told = await world.steps(*flags, code=1)
-    assert told["right to read"][0] is True
-    assert told["secret"][1] == f"Secret {world.payments}/db has no entry password; it has: user"
+    assert told[READING][0] is True
+    assert told["secret"][0] is False
+    for named in (f"Secret {world.payments}/db", "password", "user"):
+        assert named in told["secret"][1]
 
     world.api.call("PATCH", SECRETS.path(world.payments, "db"), {"stringData": {"password": planted.VALUE}})
     told = await world.steps(*flags, code=0)
-    assert told["secret"] == (True, f"Secret {world.payments}/db has the entry password, {len(planted.VALUE)} bytes")
+    assert told["secret"][0] is True
+    for named in (f"Secret {world.payments}/db", "password", f"{len(planted.VALUE)} bytes"):
+        assert named in told["secret"][1]
     table = await world.run("check", "--app", "cart", "-n", world.shop, *flags)
     assert table.returncode == 0
-    assert "password of cart" in table.stdout
+    assert {"password", "cart"} <= set(table.stdout.replace(":", " ").split())
 
 
 async def test_a_token_that_is_not_taken_is_told_with_why(world: World, tmp_path: Path) -> None:
@@ -163,10 +171,11 @@ async def test_a_token_that_is_not_taken_is_told_with_why(world: World, tmp_path
     head, claims, signature = TOKEN.split(".")
     forged.write_text(f"{head}.{claims}.{signature[:-8]}AAAAAAAA")
     told = await world.steps("--entity-jwt", str(forged), code=1)
-    assert told["token"] == (False, "it is not taken, InvalidEntityJWT: its signature is not its issuer's")
+    assert told["token"][0] is False
+    assert ErrorName.INVALID_ENTITY_JWT in told["token"][1]
     missing = await world.run("check", "--app", "cart", "-n", world.shop, "--entity-jwt", str(tmp_path / "none"))
     assert missing.returncode == 1
-    assert "No such file" in missing.stderr
+    assert str(tmp_path / "none") in missing.stderr
 
 
 async def test_whoever_may_not_read_a_secret_is_not_told_whether_it_is_there(world: World, tmp_path: Path) -> None:
@@ -204,9 +213,8 @@ async def test_whoever_may_not_read_a_secret_is_not_told_whether_it_is_there(wor
             world.api.call("DELETE", f"{base}/{plural}/{kind['name']}")
     assert before == after
     assert before["secret"][0] is None
-    assert "is told only to who may read it" in before["secret"][1]
     assert before["impersonation"][0] is None
-    assert "is not known" in before["right to read"][1]
+    assert before[READING][0] is None
 
 
 async def test_a_crd_that_is_not_there_stops_every_secret(world: World) -> None:
@@ -217,6 +225,6 @@ async def test_a_crd_that_is_not_there_stops_every_secret(world: World) -> None:
         told = await world.steps(code=1)
     finally:
         define_grants(world.api)
-    assert told["CRD of SecretGrants"][0] is False
+    assert told[DEFINITION][0] is False
     assert told["grant"][0] is False
     assert "impersonation" not in told

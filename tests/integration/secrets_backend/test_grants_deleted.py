@@ -106,7 +106,7 @@ async def test_a_grant_that_is_deleted_with_its_crd_does_not_open_its_namespace(
         async with definition_held_back(world):
             await eventually(lambda: gone(world, SECRET_GRANTS.path(world.namespace, CLOSES)), "deleted with the CRD")
             await answers(host, world, "UpstreamError")
-            await eventually(lambda: unready(service, "secretgrants", "is being deleted"), "reported")
+            await eventually(lambda: unready(service, f"CRD {SECRET_GRANTS.definition}: "), "reported")
         assert await answer(host, world) == "UpstreamError"
         define_grants(world.api)
         await eventually(lambda: service.health.readiness().ok, "ready again", seconds=PATIENCE)
@@ -131,7 +131,7 @@ async def test_a_start_after_the_crd_was_created_again_opens_nothing(secret_worl
     async with world.backend() as service, world.asking() as host:
         await eventually(lambda: service.health.readiness().ok, "ready", seconds=PATIENCE)
         assert await answer(host, world) == "UpstreamError"
-        assert any("created again" in note for note in service.health.notes())
+        assert any("secretgrants" in note for note in service.health.notes())
         close(world)
         await answers(host, world, "PolicyError")
 
@@ -156,7 +156,7 @@ async def test_a_start_while_the_crd_is_being_deleted_opens_nothing(secret_world
         await eventually(lambda: gone(world, SECRET_GRANTS.path(world.namespace, CLOSES)), "deleted with the CRD")
         async with world.backend(replace(QUICK, settle=0.1)) as service, world.asking() as host:
             assert await answer(host, world) == "UpstreamError"
-            await eventually(lambda: unready(service, "secretgrants", "is being deleted"), "reported")
+            await eventually(lambda: unready(service, f"CRD {SECRET_GRANTS.definition}: "), "reported")
 
 
 @pytest.mark.parametrize("right", ["secretgrants", "customresourcedefinitions"])

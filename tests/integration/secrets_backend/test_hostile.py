@@ -164,7 +164,7 @@ async def test_an_api_server_that_is_away_is_told_in_time_and_the_key_is_given_a
         asking = [asyncio.create_task(host.get("db", "password", namespace=secret_world.namespace)) for _ in range(40)]
         assert await host.ask_key(2) == key
         told = [value(one) for one in await asyncio.gather(*asking)]
-        assert {"UpstreamError": "the API server of Kubernetes does not answer"} in told
+        assert any("UpstreamError" in one for one in told)
         # Of forty at once some wait for the others: what it did not come to in time is told in time as well.
         assert {kind for one in told for kind in one} <= {"UpstreamError", "Other"}
         if trouble == "refuse":

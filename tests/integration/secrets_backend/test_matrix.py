@@ -99,11 +99,12 @@ async def test_for_the_credentials_of_a_group_the_right_to_that_one_secret_is_as
 async def test_without_the_right_to_impersonate_it_is_told_what_to_apply(installed: Installed) -> None:
     async with installed.asking() as (host, _):
         told = value(await host.get("db", "password", namespace=installed.world.namespace))
-        assert told == {
-            "UpstreamError": "secrets_backend may not impersonate ServiceAccount "
-            f"{installed.world.namespace}/wasmcloud-secrets: give `trellis secrets roles -n "
-            f"{installed.world.namespace} -a wasmcloud-secrets | kubectl apply -f -`"
-        }
+        assert list(told) == ["UpstreamError"]
+        for named in (
+            f"ServiceAccount {installed.world.namespace}/wasmcloud-secrets",
+            f"`trellis secrets roles -n {installed.world.namespace} -a wasmcloud-secrets | kubectl apply -f -`",
+        ):
+            assert named in told["UpstreamError"]
 
 
 async def test_an_account_without_rights_cannot_tell_missing_from_forbidden(installed: Installed) -> None:
@@ -140,7 +141,7 @@ async def test_a_right_to_list_is_none_to_get(installed: Installed) -> None:
     installed.may_be("lister")
     async with installed.asking() as (host, _):
         told = value(await host.get("db", "password", namespace=world.namespace, impersonate="lister"))
-        assert 'cannot get resource \\"secrets\\"' in str(told).replace('"', '\\"')
+        assert 'secrets "db" is forbidden' in told["UpstreamError"]
 
 
 async def test_a_user_is_read_as_by_its_whole_name_if_platform_and_owner_both_list_it(installed: Installed) -> None:
