@@ -107,17 +107,17 @@ async def test_the_servers_of_two_clusters_are_joined_and_keep_what_they_have() 
         async with Lattice.of(one.nats_url, own_lattice()) as watched:
             await asyncio.wait_for(meet(watched, two.nats_url), SECONDS)
         await asyncio.to_thread(join, one.name, [two.name])  # is so already
-        with pytest.raises(LocalClusterError, match=f"'{two.name}' is joined to others already"):
+        with pytest.raises(LocalClusterError, match=f"'{two.name}'"):
             await asyncio.to_thread(join, two.name, [one.name])
 
 
 def test_a_cluster_is_no_leaf_of_itself_or_of_none() -> None:
-    with pytest.raises(LocalClusterError, match="cannot be a leaf of itself"):
+    with pytest.raises(LocalClusterError, match="'same'"):
         join("same", ["same"])
-    with pytest.raises(LocalClusterError, match="there is no cluster 'nowhere'"):
+    with pytest.raises(LocalClusterError, match="'nowhere'"):
         join("nowhere", ["else"])
 
 
 def test_where_no_pods_run_none_can_reach_the_lattices() -> None:
-    with pytest.raises(LocalClusterError, match=r"has no real nodes .*--real-node"), owned_cluster(lattice_nats=True):
+    with pytest.raises(LocalClusterError, match="--real-node"), owned_cluster(lattice_nats=True):
         pytest.fail("it is refused before anything starts")
