@@ -188,9 +188,13 @@ async def test_applications_are_listed_and_compared_with_wadm(world: World, wadm
     wadm.deployed["shop"] = "v1"
     other = await world.told("--live", "-n", world.namespace, code=1)
     said = {one["application"]: one["differences"] for one in other["apps"]}
-    assert said["fromwash"] == ["not in Kubernetes"]
-    assert said["shop"][0] == "deployed is v2 here, v1 in wadm"
-    assert said["shop"][1] == "the manifest is not that of version v1"
+    assert len(said["fromwash"]) == 1
+    rows = {one["application"]: one for one in other["apps"]}
+    assert rows["fromwash"]["kubernetes"] is None
+    assert (rows["shop"]["kubernetes"]["deployed"], rows["shop"]["wadm"]["deployed"]) == ("v2", "v1")
+    for version in ("v1", "v2"):
+        assert version in said["shop"][0]
+    assert "version v1" in said["shop"][1]
     assert (await world.told("-n", world.namespace, "--lattice", "another"))["apps"] == []
 
 
@@ -207,16 +211,19 @@ async def test_a_lattice_that_is_away_is_said_and_kubernetes_is_shown_all_the_sa
         over = await world.told("--live", "-n", world.namespace, "--nats", world.nats_url)
     assert over["ok"]
     silent = await world.told("--live", "-n", world.namespace, "--nats", world.nats_url, code=1)
-    assert "nobody answers on wadm.api" in silent["apps"][0]["unknown"]
+    assert "wadm.api" in silent["apps"][0]["unknown"]
 
 
 async def test_an_application_without_hosts_is_not_asked_about(world: World) -> None:
     world.apply(V2)
     found = await world.told("--live", "-n", world.namespace, code=1)
-    assert found["apps"][0]["unknown"] == "no group of hosts in its namespace has its lattice"
+    assert found["apps"][0]["wadm"] is None
+    assert found["apps"][0]["unknown"]
+    assert "--nats" not in found["apps"][0]["unknown"], "there is no lattice that another way would lead to"
     refused = await world.run("rollback", "shop", "-n", world.namespace, "--yes")
     assert refused.returncode == 1
-    assert "has no group of hosts" in refused.stderr
+    assert f"namespace {world.namespace}" in refused.stderr
+    assert "WasmCloudHostConfig" in refused.stderr
 
 
 async def test_a_history_is_of_the_status_or_of_wadm(world: World, wadm: AskedWadm) -> None:
@@ -244,7 +251,7 @@ async def test_a_rollback_gives_the_object_exactly_the_former_manifest(
     assert (planned["from"], planned["to"], planned["done"]) == ("v2", "v1", False)
     assert world.get("shop")["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
     unasked = await world.run("rollback", "shop", "-n", world.namespace)
-    assert (unasked.returncode, "give --yes" in unasked.stderr) == (1, True)
+    assert (unasked.returncode, "--yes" in unasked.stderr) == (1, True)
     done = await world.told("rollback", "shop", "-n", world.namespace, "--yes")
     assert done["done"]
     after = world.get("shop")
@@ -268,7 +275,7 @@ async def test_components_that_somebody_else_applied_do_not_stay_after_a_rollbac
     wadm.put(more, deployed=True)
     world.apply(more, "another-tool")
     done = await world.told("rollback", "shop", "-n", world.namespace, "--yes")
-    assert "component extra goes" in done["changes"]
+    assert any("component extra" in change for change in done["changes"]), done
     assert [one["name"] for one in world.get("shop")["spec"]["components"]] == ["main"]
 
 
@@ -285,14 +292,17 @@ async def test_what_argo_cd_manages_is_rolled_back_there_unless_forced(world: Wo
 async def test_mistakes_are_one_line_that_says_what_to_do(world: World, wadm: AskedWadm) -> None:
     both(wadm)
     world.apply(V2)
-    for arguments, said in (
-        (("history", "nobody"), "there is no Application nobody in any namespace"),
-        (("rollback", "shop", "-n", world.namespace, "--to", "v9", "--yes"), "wadm has no version 'v9': it has v1, v2"),
-        (("--nats", world.nats_url), "--nats goes with --live"),
+    for arguments, named in (
+        (("history", "nobody"), ("Application nobody",)),
+        (("rollback", "shop", "-n", world.namespace, "--to", "v9", "--yes"), ("'v9'", "v1, v2")),
+        (("--nats", world.nats_url), ("--nats", "--live")),
     ):
         done = await world.run(*arguments)
         assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.startswith(f"trellis: {said}"), done.stderr
+        assert done.stderr.startswith("trellis: ")
+        assert done.stderr.count("\n") == 1
+        for word in named:
+            assert word in done.stderr
 
 
 async def test_rights_in_one_namespace_are_enough_for_it(world: World, wadm: AskedWadm, tmp_path: Path) -> None:
@@ -309,7 +319,8 @@ async def test_rights_in_one_namespace_are_enough_for_it(world: World, wadm: Ask
     assert json.loads(page.stdout)["ok"], page.stdout
     refused = await world.run()
     assert refused.returncode == 1
-    assert "this account lacks the permission" in refused.stderr
+    assert "403 Forbidden" in refused.stderr
+    assert APPLICATIONS.definition in refused.stderr
 
 
 async def test_one_page_tells_the_whole_chain_and_the_status_counts_it(world: World, wadm: AskedWadm) -> None:
@@ -319,26 +330,29 @@ async def test_one_page_tells_the_whole_chain_and_the_status_counts_it(world: Wo
     assert page.returncode == 1, "no host is ready, and nobody leads"
     lines = {line["about"]: line for line in json.loads(page.stdout)["lines"]}
     assert lines["application"]["ok"]
-    assert "its spec is of kubectl" in lines["application"]["text"]
-    assert f"{world.namespace}/group on lattice {world.lattice}, 0 of 0 ready" in lines["hosts"]["text"]
+    assert "kubectl" in lines["application"]["text"]
+    for named in (f"{world.namespace}/group", f"lattice {world.lattice}", "0 of 0"):
+        assert named in lines["hosts"]["text"]
     assert "trellis run application-manager" in lines["application-manager"]["do"]
     status = await world.run("-o", "json", "--nats-url", world.nats_url, command="status")
     found = json.loads(status.stdout)["applications"]
     assert (found["count"], found["phases"], found["holder"]) == (1, {"Deployed": 1}, None)
-    assert "nobody leads application-manager" in found["problem"]
+    assert "application-manager" in found["problem"]
 
 
 async def test_a_cluster_without_the_kind_says_how_to_define_it(kind: ApplicationsKind, world: World) -> None:
     kind.clear()
     done = await world.run()
     assert done.returncode == 1
-    assert done.stderr == "trellis: applications.core.oam.dev is not defined here: `trellis crds apply applications`\n"
+    assert done.stderr.count("\n") == 1
+    for named in ("applications.core.oam.dev", "`trellis crds apply applications`"):
+        assert named in done.stderr
     status = await world.run("-o", "json", "--nats-url", world.nats_url, command="status")
     assert json.loads(status.stdout)["applications"]["problem"] is None
     kind.register("wadm-operator")
     until(lambda: not kind.served(), "it is hidden")
     hidden = await world.run()
     assert hidden.returncode == 1
-    assert "`trellis migrate wasmcloud-operator` removes that" in hidden.stderr
+    assert "`trellis migrate wasmcloud-operator`" in hidden.stderr
     status = await world.run("-o", "json", "--nats-url", world.nats_url, command="status")
     assert "`trellis migrate wasmcloud-operator` removes that" in json.loads(status.stdout)["applications"]["problem"]

@@ -62,11 +62,13 @@ class Night:
         assert done.stderr.count("\n") == 1, done.stderr
         return done.stderr
 
-    def absent(self, *words: str) -> str:
-        """Return the first line of the page of what is not there, which ends with 1."""
-        done = typed(self.environment, "explain", *words)
+    def absent(self, *words: str) -> Manifest:
+        """Return the JSON of the page of what is not there, which ends with 1."""
+        done = typed(self.environment, "explain", *words, "-o", "json")
         assert (done.returncode, done.stderr) == (1, "")
-        return done.stdout.splitlines()[0]
+        page: Manifest = json.loads(done.stdout)
+        assert page["ok"] is False
+        return page
 
 
 @pytest.fixture
@@ -77,19 +79,22 @@ def night(cluster: ClusterInfo, namespace: str, tmp_path: Path) -> Night:
 def test_an_api_server_that_is_away_is_told_once_and_the_bus_is_shown(night: Night) -> None:
     night.spoil("server", "https://127.0.0.1:1")
     found = night.status()
-    assert "https://127.0.0.1:1 cannot be reached" in found["kubernetes"]["problem"]
+    assert "https://127.0.0.1:1" in found["kubernetes"]["problem"]
     assert [found[row]["problem"] for row in ROWS] == [AWAY] * len(ROWS)
     assert {one["problem"] for one in found["services"]} == {AWAY}
     assert found["bus"]["streams"] is not None
-    assert "is the API server running?" in night.refused("explain", "node/x")
+    refused = night.refused("explain", "node/x")
+    assert "https://127.0.0.1:1" in refused
+    assert "--kubeconfig" in refused
 
 
 def test_with_both_away_each_is_told(night: Night) -> None:
     night.spoil("server", "https://127.0.0.1:1")
     night.environment["TRELLIS_NATS_URL"] = NOWHERE
     found = night.status()
-    assert "https://127.0.0.1:1 cannot be reached" in found["kubernetes"]["problem"]
-    assert "is NATS running?" in found["bus"]["problem"]
+    assert "https://127.0.0.1:1" in found["kubernetes"]["problem"]
+    assert NOWHERE in found["bus"]["problem"]
+    assert "--nats-url" in found["bus"]["problem"]
     assert found["bus"]["streams"] is None
 
 
@@ -106,9 +111,11 @@ def test_credentials_that_are_not_accepted_are_told_once(night: Night) -> None:
     night.spoil("token", "long-since-withdrawn")
     found = night.status()
     assert "401 Unauthorized" in found["kubernetes"]["problem"]
-    assert "log in again" in found["kubernetes"]["problem"]
+    assert "--kubeconfig" in found["kubernetes"]["problem"]
     assert [found[row]["problem"] for row in ROWS] == [UNACCEPTED] * len(ROWS)
-    assert "log in again" in night.refused("explain", "node/x")
+    refused = night.refused("explain", "node/x")
+    assert "401 Unauthorized" in refused
+    assert "--kubeconfig" in refused
     assert "long-since-withdrawn" not in json.dumps(found)
 
 
@@ -116,7 +123,7 @@ def test_where_trellis_does_not_run_it_is_told_where_that_was_looked_for(night: 
     night.environment["TRELLIS_NAMESPACE"] = "no-such-place"
     services = {one["name"]: one["problem"] for one in night.status()["services"]}
     for service in ("node-watcher", "provisioner"):
-        assert "never ran in namespace no-such-place (TRELLIS_NAMESPACE)" in services[service]
+        assert "namespace no-such-place (TRELLIS_NAMESPACE)" in services[service]
 
 
 def test_a_kubeconfig_that_is_none_is_a_wrong_setting(night: Night) -> None:
@@ -129,17 +136,18 @@ def test_a_kubeconfig_that_is_none_is_a_wrong_setting(night: Night) -> None:
 
 def test_what_is_misspelt_or_not_there_is_told_with_what_is(night: Night, hosts: HostWorld) -> None:
     hosts.create("group")
-    assert "did you mean node/x?" in night.refused("explain", "noed/x")
-    assert "which `trellis dead list` shows" in night.refused("explain", "deadletter/x")
-    assert night.absent("node/no-such-node").startswith(
-        "node no-such-node is not ready to run Wasm: there is no Node no-such-node"
-    )
-    assert night.absent("whc/group", "-n", "no-such-place") == (
-        "hostgroup group is not ready: there is no namespace no-such-place. `kubectl get namespaces` lists them"
-    )
+    assert " node/x" in night.refused("explain", "noed/x")
+    assert "`trellis dead list`" in night.refused("explain", "deadletter/x")
+    nowhere = night.absent("node/no-such-node")
+    assert (nowhere["subject"], nowhere["lines"][0]["about"]) == ("node no-such-node", "node")
+    assert "Node no-such-node" in nowhere["cause"]
+    unplaced = night.absent("whc/group", "-n", "no-such-place")
+    assert (unplaced["subject"], unplaced["lines"][0]["about"]) == ("hostgroup group", "hostgroup")
+    assert "namespace no-such-place" in unplaced["cause"]
+    assert "`kubectl get namespaces`" in unplaced["do"]
     elsewhere = night.absent("whc/group", "-n", "default")
-    assert "there is no WasmCloudHostConfig group in namespace default, but in namespace " in elsewhere
-    assert hosts.namespace in elsewhere
+    for named in ("WasmCloudHostConfig group", "namespace default", hosts.namespace):
+        assert named in elsewhere["cause"]
     alike = night.absent("whc/gruop", "-n", hosts.namespace)
-    assert f"in namespace {hosts.namespace}, but {hosts.namespace}/group" in alike
-    assert f"`trellis explain hostgroup/group -n {hosts.namespace}`" in alike
+    assert f"{hosts.namespace}/group" in alike["cause"]
+    assert f"`trellis explain hostgroup/group -n {hosts.namespace}`" in alike["do"]

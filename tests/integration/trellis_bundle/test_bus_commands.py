@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,23 +101,30 @@ async def test_letters_are_listed_shown_and_replayed(commands: Commands) -> None
     assert '"a": "é"' in page
     whole = commands.json("dead", "show", "1")
     assert (whole["body"], whole["headers"]["traceparent"][3:35]) == ({"a": "é"}, TRACE)
-    cut = commands.run("dead", "show", "2")
-    assert "CUT: the original had" in cut.stdout
-    assert "replay     impossible" in cut.stdout
+    cut = commands.json("dead", "show", "2")
+    assert cut["truncated"]
+    assert cut["obstacle"]
+    assert cut["obstacle"] in " ".join(commands.run("dead", "show", "2").stdout.split())
 
     dry = commands.json("dead", "replay", "--all", "--dry-run", status=1)
     assert [line["outcome"] for line in dry["letters"]] == ["WouldReplay", "NotReplayed"]
     assert len(commands.json("dead", "list")["letters"]) == 2, "nothing was done"
-    done = commands.run("dead", "replay", "1", "2", "7")
-    assert done.returncode == 1
-    assert done.stdout.splitlines()[0].startswith("1  replayed  trellis.evt.c1.node.opted_out.n=2E1 as ")
-    assert "2  NOT REPLAYED  its body was cut" in done.stdout
-    assert "7  NOT REPLAYED  there is no such letter" in done.stdout
+    done = commands.json("dead", "replay", "1", "2", "7", status=1)
+    assert [(line["sequence"], line["outcome"]) for line in done["letters"]] == [
+        (1, "Replayed"),
+        (2, "NotReplayed"),
+        (7, "NotReplayed"),
+    ]
+    replayed, whole, absent = done["letters"]
+    assert replayed["subject"] == "trellis.evt.c1.node.opted_out.n=2E1"
+    assert whole["message"] == cut["obstacle"]
+    assert "`trellis dead list`" in absent["message"]
     assert [letter["sequence"] for letter in commands.json("dead", "list")["letters"]] == [2]
-    assert commands.run("dead", "replay", "--all", "--noun", "rollout").stdout == "no letters to replay\n"
+    assert commands.json("dead", "replay", "--all", "--noun", "rollout")["letters"] == []
     gone = commands.run("dead", "show", "1")
     assert (gone.returncode, gone.stdout, gone.stderr.count("\n")) == (1, "", 1)
-    assert gone.stderr.startswith("trellis: there is no letter 1")
+    assert gone.stderr.startswith("trellis: ")
+    assert "letter 1" in gone.stderr
 
 
 async def test_facts_of_the_past_are_shown_by_time_subject_and_trace(commands: Commands) -> None:
@@ -151,7 +159,7 @@ async def test_the_events_of_a_lattice_are_shown_as_they_were_said(commands: Com
     await bus.publish(opted_out("n"), dedup="n")
     await buses.close()
     shown = commands.run("events", "replay", "--lattice", "default")
-    assert (shown.returncode, shown.stderr) == (0, "trellis: 2 facts shown, 2 looked at\n")
+    assert (shown.returncode, re.findall(r"\d+", shown.stderr)) == (0, ["2", "2"])
     assert [line.split()[1:] for line in shown.stdout.splitlines()] == [
         ["lattice.manifest_published", "default", "wadm", "-", "name=shop"],
         ["lattice.provider_stopped", "default", "N1", "-", "provider_id=http", "host_id=N1"],
@@ -160,7 +168,8 @@ async def test_the_events_of_a_lattice_are_shown_as_they_were_said(commands: Com
     assert [json.loads(line)["id"] for line in tailed.stdout.splitlines()] == ["1", "2"]
     both = commands.run("events", "tail", "--lattice", "default", "--noun", "node")
     assert both.returncode == 2
-    assert "--lattice: shows what is no fact" in both.stderr
+    assert "--lattice: " in both.stderr
+    assert "--noun" in both.stderr
 
 
 async def test_garbage_breaks_nothing(commands: Commands) -> None:
@@ -197,8 +206,9 @@ async def test_garbage_breaks_nothing(commands: Commands) -> None:
 def test_without_a_bus_or_its_streams_it_is_one_line(commands: Commands, arguments: str) -> None:
     away = commands.run(*arguments.split(), TRELLIS_NATS_URL=NOWHERE)
     assert (away.returncode, away.stdout) == (1, "")
-    assert away.stderr.startswith(f"trellis: no NATS at {NOWHERE}")
+    assert away.stderr.startswith("trellis: ")
+    assert NOWHERE in away.stderr
     empty = commands.run(*arguments.split())
     assert empty.returncode == 1
-    assert f"there is no stream {STREAM_EVENTS if arguments.startswith('events') else STREAM_DEAD}" in empty.stderr
+    assert f"stream {STREAM_EVENTS if arguments.startswith('events') else STREAM_DEAD}" in empty.stderr
     assert (away.stderr.count("\n"), empty.stderr.count("\n")) == (1, 1)

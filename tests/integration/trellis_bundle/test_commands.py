@@ -160,7 +160,7 @@ def test_status_shows_what_works_beside_what_does_not(busy_world: World) -> None
     watcher, provisioner = services["node-watcher"], services["provisioner"]
     assert (watcher["ok"], watcher["holder"]) == (True, "node-watcher-7")
     assert provisioner["ok"] is False
-    assert "trellis run provisioner" in provisioner["problem"]
+    assert "`trellis run provisioner`" in provisioner["problem"]
     assert found["rollout"]["in_work"] == 1
     assert found["bus"]["streams"] is None
     assert NOWHERE in found["bus"]["problem"]
@@ -202,6 +202,14 @@ def breakers(world: World) -> tuple[int, dict[str, dict[str, Any]]]:
     return done.returncode, {row["service"]: row for row in found["breakers"]}
 
 
+def closed_now(world: World, *arguments: str) -> list[dict[str, Any]]:
+    """Close breakers, and return the rows of those that were open."""
+    done = world.run("breaker", "close", *arguments, "-o", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    rows: list[dict[str, Any]] = json.loads(done.stdout)["closed"]
+    return rows
+
+
 def test_no_record_means_every_breaker_is_closed_and_there_is_nothing_to_close(world: World) -> None:
     code, rows = breakers(world)
     assert code == 0
@@ -212,9 +220,7 @@ def test_no_record_means_every_breaker_is_closed_and_there_is_nothing_to_close(w
         ("provisioner", "jobs", "Closed"),
         ("service-reflector", "services", "Closed"),
     }
-    done = world.run("breaker", "close", "node-watcher")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "nothing to close" in done.stdout
+    assert closed_now(world, "node-watcher") == []
 
 
 def test_an_open_breaker_is_shown_closed_once_and_signed(world: World) -> None:
@@ -222,18 +228,21 @@ def test_an_open_breaker_is_shown_closed_once_and_signed(world: World) -> None:
     code, rows = breakers(world)
     row = rows["node-watcher"]
     assert (code, row["state"], row["held"]) == (1, "Open", 25)
-    assert "more than 5 of 40 nodes" in row["why"]
+    assert "5 of 40 nodes" in row["why"]
     table = world.run("breaker", "status").stdout
     assert "trellis breaker close node-watcher nodes" in table
     status = json.loads(world.run("status", "-o", "json").stdout)
-    assert "node-watcher holds 25 nodes" in status["breakers"]["problem"]
+    assert [(one["service"], one["held"]) for one in status["breakers"]["open"]] == [("node-watcher", 25)]
+    for named in ("node-watcher", "25 nodes"):
+        assert named in status["breakers"]["problem"]
     done = world.run("breaker", "close", "node-watcher", "nodes")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "closed node-watcher nodes as admin: 25 held may go on until" in done.stdout
+    for named in ("node-watcher nodes", "admin", "25"):
+        assert named in done.stdout
     code, rows = breakers(world)
     row = rows["node-watcher"]
     assert (code, row["state"], row["closed"]["by"], row["leave"]["what"]) == (0, "Closed", "admin", "Held")
-    assert "nothing to close" in world.run("breaker", "close", "node-watcher").stdout
+    assert closed_now(world, "node-watcher") == []
 
 
 def test_a_planned_mass_can_be_announced(world: World) -> None:
@@ -256,18 +265,19 @@ def test_a_record_that_makes_no_sense_is_shown_and_can_be_closed(world: World) -
 @pytest.mark.parametrize(
     ("arguments", "needs"),
     [
-        (("nobody",), "needs one of: node-watcher, provisioner"),
-        (("node-watcher", "jobs"), "needs one of: nodes"),
-        (("node-watcher", "--for", "soon"), "needs a duration"),
-        (("node-watcher", "--for", "2d"), "at most 1d"),
+        (("nobody",), ("SERVICE", "'nobody'", "node-watcher, provisioner")),
+        (("node-watcher", "jobs"), ("KIND", "'jobs'", ": nodes")),
+        (("node-watcher", "--for", "soon"), ("--for", "'soon'")),
+        (("node-watcher", "--for", "2d"), ("--for", "1d")),
     ],
 )
 def test_a_wrong_word_to_close_is_one_line_that_says_what_is_needed(
-    world: World, arguments: tuple[str, ...], needs: str
+    world: World, arguments: tuple[str, ...], needs: tuple[str, ...]
 ) -> None:
     done = world.run("breaker", "close", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert needs in done.stderr
+    for named in needs:
+        assert named in done.stderr
     assert done.stderr.count("\n") == 1
 
 

@@ -27,7 +27,7 @@ from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from support.wadm.wadm_stand_in import WadmStandIn
 from trellis import names
 from trellis.events.subjects import escape
-from trellis.kube.resources import APPLICATIONS
+from trellis.kube.resources import APPLICATIONS, HOST_CONFIGS
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer
@@ -245,4 +245,4 @@ async def test_rights_that_are_lacking_are_named_and_hide_nothing_else(
             assert code == 1
             assert status["kubernetes"]["ok"]
             assert status["rollout"]["counts"] is not None, "the nodes may be read"
-            assert "may not list wasmcloudhostconfigs" in status["hosts"]["problem"]
+            assert f"list {HOST_CONFIGS.definition}" in status["hosts"]["problem"]

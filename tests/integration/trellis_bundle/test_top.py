@@ -104,7 +104,7 @@ def test_once_it_prints_what_there_is_and_what_keeps_it_from_more(
     tenant = kubeconfig_of(cluster, token, tmp_path / "kubeconfig")
     refused = once(tenant, "nodes", "--once")
     assert refused.returncode == 1
-    assert "trellis: not allowed to list nodes in the whole cluster: ask for the right" in refused.stderr
+    assert "list nodes" in refused.stderr
     assert node not in refused.stdout
     confined = once(tenant, "controllers", "--namespace", crowd.namespace, "--once")
     assert (confined.returncode, confined.stdout) == (0, "no controllers\n"), confined.stderr
@@ -196,7 +196,7 @@ async def test_on_a_terminal_a_change_is_drawn_keys_count_and_it_is_left_as_it_w
     try:
         await terminal.until(lambda drawn: "q quit" in drawn and " nodes" in drawn)
         terminal.press(f"/{node}\r")
-        await terminal.until(lambda drawn: "1 fit the filter" in drawn and f"filter: {node} " in drawn)
+        await terminal.until(lambda drawn: re.search(r" 1 fit", drawn) and f"filter: {node} " in drawn)
         terminal.press("")
         wish(cluster_api, node, "maybe")
         await terminal.until(lambda drawn: "InvalidAnnotation" in drawn and f"trellis explain node/{node}" in drawn)
@@ -221,7 +221,9 @@ def test_a_server_that_is_away_and_a_wrong_column_are_one_line(tmp_path: Path, c
     away.write_text(yaml.safe_dump(given))
     done = once(away, "--once")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "is the API server running?" in done.stderr
+    assert "https://127.0.0.1:1" in done.stderr
+    assert "--kubeconfig" in done.stderr
     wrong = once(away, "shims", "--sort", "wakes")
     assert wrong.returncode == 2
-    assert "--sort: has 'wakes', needs one of name, state, phase" in wrong.stderr
+    for named in ("--sort: ", "'wakes'", "name, state, phase"):
+        assert named in wrong.stderr

@@ -94,24 +94,28 @@ async def test_an_objects_trace_is_that_of_its_last_fact(nats_server: NatsServer
     assert "└ publish node.opted_out" in shown.stdout
     nobody = await trellis("node/nobody", **environment)
     assert nobody.returncode == 1
-    assert "the bus has no fact about node nobody" in nobody.stderr
+    assert "node nobody" in nobody.stderr
+    assert "trellis events replay" in nobody.stderr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "words"),
+    ("arguments", "status", "named"),
     [
-        (("a" * 32,), 2, "--jaeger: is not given, nor TRELLIS_JAEGER_URL"),
-        (("a" * 32, "--jaeger", "jaeger:16686"), 2, "needs an address such as http://host"),
-        (("a" * 32, "--jaeger", NOBODY), 1, f"Jaeger at {NOBODY} does not answer"),
-        (("abc", "--jaeger", NOBODY), 1, "no trace 'abc': write its id of 32 hex digits, or one of node/NAME"),
-        (("shim/spin", "--jaeger", NOBODY), 1, "no trace 'shim/spin'"),
+        (("a" * 32,), 2, ("--jaeger: ", "TRELLIS_JAEGER_URL")),
+        (("a" * 32, "--jaeger", "jaeger:16686"), 2, ("'jaeger:16686'", "http://host")),
+        (("a" * 32, "--jaeger", NOBODY), 1, (NOBODY, "--jaeger")),
+        (("abc", "--jaeger", NOBODY), 1, ("'abc'", "node/NAME")),
+        (("shim/spin", "--jaeger", NOBODY), 1, ("'shim/spin'", "node/NAME")),
     ],
     ids=["no-jaeger", "no-address", "nobody-there", "no-id", "another-kind"],
 )
-async def test_a_mistake_is_one_line_that_says_what_to_do(arguments: tuple[str, ...], status: int, words: str) -> None:
+async def test_a_mistake_is_one_line_that_says_what_to_do(
+    arguments: tuple[str, ...], status: int, named: tuple[str, ...]
+) -> None:
     done = await trellis(*arguments)
     assert done.returncode == status
-    assert words in done.stderr
+    for word in named:
+        assert word in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
 
@@ -119,7 +123,7 @@ async def test_a_mistake_is_one_line_that_says_what_to_do(arguments: tuple[str, 
 async def test_what_is_not_there_and_who_is_not_jaeger_are_told_apart(jaeger: Jaeger) -> None:
     missing = await trellis("f" * 32, "--jaeger", jaeger.url)
     assert missing.returncode == 1
-    assert f"has no trace {'f' * 32}" in missing.stderr
+    assert f"trace {'f' * 32}" in missing.stderr
     other = await trellis("f" * 32, "--jaeger", jaeger.otlp)
     assert other.returncode == 1
-    assert "answers 404 Not Found: is it the query API" in other.stderr
+    assert "404 Not Found" in other.stderr
