@@ -65,8 +65,10 @@ async def test_a_group_that_lacks_what_it_names_says_so_and_has_no_children(host
         def degraded(word: str) -> Any:
             return lambda: word in hosts.condition("group", "Degraded")[2]
 
-        await eventually(degraded("creds is missing"), "the condition", seconds=PATIENCE)
-        assert "registry is missing" in hosts.condition("group", "Degraded")[2]
+        await eventually(degraded(f"Secret {hosts.namespace}/creds"), "the condition", seconds=PATIENCE)
+        status, reason, message = hosts.condition("group", "Degraded")
+        assert (status, reason) == ("True", "SecretMissing")
+        assert f"Secret {hosts.namespace}/registry" in message
         assert hosts.find(CONFIGMAPS, "group") is None
         assert hosts.find(DEPLOYMENTS, "group") is None
 
@@ -94,7 +96,7 @@ async def test_a_group_that_lacks_what_it_names_says_so_and_has_no_children(host
     [
         ({"podTemplateAdditions": {"nodeSelecto": {"a": "b"}}}, "nodeSelecto"),
         ({"containerTemplateAdditions": {"nats": {"ports": [{"containerPort": 70000}]}}}, "70000"),
-        ({"podTemplateAdditions": {"volumes": "x"}}, "podTemplateAdditions.volumes has to be a list"),
+        ({"podTemplateAdditions": {"volumes": "x"}}, "podTemplateAdditions.volumes"),
     ],
     ids=["unknown field", "bad value", "bad shape"],
 )
