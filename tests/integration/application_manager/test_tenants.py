@@ -18,6 +18,7 @@ from support.wadm.kept import QUICK, KeptWorld, kept_world, spec
 from support.wadm.kept_behaviour import KeptBehaviour, wadm_has
 from support.wadm.wadm_stand_in import WadmStandIn
 from trellis import names
+from trellis.lattice.subjects import STREAM_MODELS
 from trellis.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
@@ -77,7 +78,7 @@ class TestFromATenantsAccount(OfATenant):
                 return kept.hosts.condition("group", names.CONDITION_APPLICATIONS_SYNCED)
 
             await eventually(lambda: said()[:2] == ("True", "DeletionsNotProved"), "told", seconds=PATIENCE)
-            assert "does not run in this NATS account" in said()[2]
+            assert STREAM_MODELS in said()[2]
 
 
 async def test_of_two_tenants_lattices_of_one_name_in_a_namespace_the_older_groups_is_meant(

@@ -141,7 +141,7 @@ async def test_a_token_of_nobody_any_more_ends_what_it_opened(cluster: ClusterIn
 
 async def test_a_wrong_token_is_refused_by_the_api_server(cluster: ClusterInfo) -> None:
     async with shown(cluster) as console:
-        with pytest.raises(AssertionError, match="does not know this token"):
+        with pytest.raises(AssertionError, match=r"^401 "):
             async with console.browser("eyJhbGciOiJSUzI1NiJ9.e30.x"):
                 pass
 

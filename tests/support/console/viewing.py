@@ -120,7 +120,7 @@ class Shown:
         jar = aiohttp.CookieJar(unsafe=True)
         async with aiohttp.ClientSession(base_url=self.url, cookie_jar=jar) as session:
             async with session.post("/api/session", json={"token": token}, headers={"Origin": self.url}) as answer:
-                assert answer.status == http.HTTPStatus.NO_CONTENT, await answer.text()
+                assert answer.status == http.HTTPStatus.NO_CONTENT, f"{answer.status} {await answer.text()}"
             yield session
 
 
