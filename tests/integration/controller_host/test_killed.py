@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
+from controller_host import calling
 from support.guests.controllers_world import Host, Tenant
 from support.guests.killed_controllers import Killed
 
@@ -29,4 +30,4 @@ async def test_kills_and_a_full_disk_cost_repeats_and_nothing_else(
         await world.round(kills=True)
     await world.round(kills=False)
     assert list(world.lacking()) == []
-    assert host.said(event="a request of a controller failed") == []
+    assert host.said(logger=calling.__name__, level="error") == []

@@ -18,6 +18,7 @@ import yaml
 from support.guests.controller_replicas import Replicas, Work, replica
 from support.guests.controllers_world import Host, Tenant, until
 from support.suite.tcp_proxy import TcpProxy, kubeconfig_through
+from trellis.kube import leader
 from trellis.localcluster import ClusterInfo
 
 pytestmark = [
@@ -76,7 +77,9 @@ async def test_a_leader_that_was_stopped_for_a_while_asks_nothing_more_in_the_ca
         await replicas.second_beats()
         beats = len(replicas.beats("first"))
         replicas.go_on("first")
-        await until(lambda: bool(replicas.first.said(event="no longer leading")), "the first knows that it lost")
+        await until(
+            lambda: bool(replicas.first.said(logger=leader.__name__, level="warning")), "the first knows that it lost"
+        )
         await does_nothing(replicas, work, beats)
         await inherits(replicas, work)
     assert replicas.violations() == []

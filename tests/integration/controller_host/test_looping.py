@@ -9,6 +9,7 @@ import pytest
 from support.guests import wat
 from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, until
 from support.guests.lives import COUNTING, LOOPING
+from trellis import stopping
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
@@ -35,4 +36,4 @@ async def test_a_host_with_guests_that_loop_ends_in_its_grace_period(host: Host,
         await until(lambda: host.metric("trellis_controller_cold_starts_total") >= 2 + len(LOOPING), "all of them loop")
         process.terminate()
         assert await asyncio.wait_for(process.wait(), GRACE) == 0
-    assert host.said(event="does not end in time and is left behind") == []
+    assert host.said(logger=stopping.__name__, level="warning") == []

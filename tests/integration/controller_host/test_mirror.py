@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http
+import re
 import shutil
 from pathlib import Path
 
@@ -79,7 +80,8 @@ async def test_a_start_while_wasm_controllers_are_not_served_keeps_their_state(
             await until(host.asleep, "suspended")
         proxy.withheld = f"/apis/{WASM_CONTROLLERS.api_version}/"
         async with host.serving():
-            await until(lambda: "have state on disk" in get(host.port, "/readyz")[1], "not ready, with the reason")
+            kept = re.compile(rf"watch {WASM_CONTROLLERS.plural}\b.*; 1 ")  # one has state on disk
+            await until(lambda: kept.search(get(host.port, "/readyz")[1]), "not ready, with the reason")
             proxy.withheld = ""
             await until(lambda: get(host.port, "/readyz")[0] == http.HTTPStatus.OK, "ready")
             await until(host.asleep, "suspended as before")

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from controller_host import calling
 from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, define, prebuilt, tenant_of, until
 from support.guests.wat_guests import says
 from trellis.localcluster import ClusterInfo, owned_cluster
@@ -115,8 +116,8 @@ async def test_a_guest_is_told_its_span_and_nothing_that_it_reads_or_says_is_in_
     tenant.config_map("one", text=CONTENT)
     who = f"{tenant.name}/says"
     async with host.serving():
-        await until(lambda: len(host.said(event="a controller says", controller=who)) > 1, "called, and once more")
-        said = host.said(event="a controller says", controller=who)
+        await until(lambda: len(host.said(logger=calling.__name__, controller=who)) > 1, "called, and once more")
+        said = host.said(logger=calling.__name__, controller=who)
     first, again, *_ = traces(receiver.spans, who, "one")
     guests = [next(span for span in trace if span.name == "guest") for trace in (first, again)]
     told = [json.loads(line["text"])["traceparent"].rpartition("-")[0] for line in said]
