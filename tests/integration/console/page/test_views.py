@@ -37,10 +37,10 @@ async def test_a_rollout_is_followed_node_by_node(visit: Visit, chrome: Chrome) 
     async with visit.console() as console, chrome.window(console.url, visit.token) as window:
         await window.open(f"/rollouts?shim={visit.own}")
         bar = window.page.get_by_role("progressbar", name=f"Rollout of {visit.own}")
-        await expect(bar).to_have_attribute("aria-valuetext", "3 of 9 nodes updated")
+        await expect(bar).to_have_attribute("aria-valuetext", re.compile("^3 of 9 "))
         await window.sees(f'[data-id="node/{visit.world.node(9)}"]', "checksum")
         visit.world.update(4)
-        await expect(bar).to_have_attribute("aria-valuetext", "4 of 9 nodes updated")
+        await expect(bar).to_have_attribute("aria-valuetext", re.compile("^4 of 9 "))
         await window.in_both("rollouts")
         await window.page.get_by_role("button", name="1 failed").click()
         await expect(window.page.locator(".rollout-nodes button.line")).to_have_count(1)
@@ -62,7 +62,7 @@ async def test_events_are_seen_as_they_are_said_and_as_they_were(visit: Visit, c
         await expect(window.page.locator(".event")).to_have_count(1)
         await expect(window.page).to_have_url(re.compile("object=node/early"))
         await window.page.get_by_role("button", name="The past").click()
-        await window.sees(".status", "1 event, the oldest first, that is all")
+        await window.sees(".status", re.compile("^1 event"))
         await window.in_both("events-past")
 
 
