@@ -34,7 +34,9 @@ def pod_refused(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action
     left = half - snapshot.pod_refused_for
     if left > 0:
         return [report, LookAgain(left)]
-    replace = DeleteJob(job, Reason.INSTALLER_REFUSED, foreground=False)
+    # The Job controller may be creating the pod just now, and waits up to five minutes until it sees that pod for the
+    # Job of this name: the next one of the name would get none meanwhile. So this one stays until its pods are gone.
+    replace = DeleteJob(job, Reason.INSTALLER_REFUSED, foreground=True)
     if job.operation == UNDO:
         return [report, replace]
     return [report, replace, GiveBackSlot(node, half)]

@@ -52,7 +52,7 @@ def test_a_refused_pod_is_reported_at_once_and_its_job_replaced_after_a_while() 
     assert not any(isinstance(action, DeleteJob) for action in decide(refused))
     half = refused.refusal_retry / 2  # with the Job, then without: the next attempt is one retry later
     later = decide(replace(refused, pod_refused_for=half))
-    assert DeleteJob(job, Reason.INSTALLER_REFUSED, foreground=False) in later
+    assert DeleteJob(job, Reason.INSTALLER_REFUSED, foreground=True) in later
     assert GiveBackSlot(NODE, half) in later
 
 
