@@ -1,8 +1,8 @@
-"""Runs the unit and contract tests: ``python tests/units.py [--wheel] [pytest's options]``.
+"""Runs the unit and contract tests: ``python tests/units.py [--wheel] [--thorough] [pytest's options]``.
 
 In: the checkout, or with ``--wheel`` the wheel that is built from it, in an environment of its own and beside a copy of
-the files: then what is tested is what users install. Each test runs once, in CI with the wheel. Out: pytest's exit
-status.
+the files: then what is tested is what users install. Each test runs once, in CI with the wheel. ``--thorough`` runs
+only the tests with the mark of that name, which ``make check`` leaves out. Out: pytest's exit status.
 """
 
 from __future__ import annotations
@@ -19,15 +19,20 @@ UV = Path(sys.executable).with_name("uv")
 PARTS = ("tests/unit", "tests/contract")
 
 
-def pytest_of(python: str | Path) -> list[str | Path]:
-    """Return the command line of pytest with an interpreter; two workers for each core, as some tests wait."""
-    return [python, "-m", "pytest", "-q", "-n", str(2 * (os.cpu_count() or 1)), *PARTS]
+def pytest_of(python: str | Path, tier: str) -> list[str | Path]:
+    """Return the command line of pytest with an interpreter for the tests of a tier, a marker expression.
+
+    There is a worker for each core: hardly a test waits, and each worker collects all tests.
+    """
+    return [python, "-m", "pytest", "-q", "-n", str(os.cpu_count() or 1), "-m", tier, *PARTS]
 
 
 def main(options: list[str]) -> int:
     """Run them."""
+    tier = "thorough" if "--thorough" in options else "not thorough"
+    others = [one for one in options if one not in {"--wheel", "--thorough"}]
     if "--wheel" not in options:
-        return subprocess.run([*pytest_of(sys.executable), *options], cwd=ROOT, check=False).returncode
+        return subprocess.run([*pytest_of(sys.executable, tier), *others], cwd=ROOT, check=False).returncode
     with tempfile.TemporaryDirectory(prefix="trellis-wheel-") as place:
         folder = Path(place)
         python = install(folder)
@@ -39,8 +44,7 @@ def main(options: list[str]) -> int:
         ).stdout
         if any(not path.startswith(str(folder / "venv")) for path in found.split()):
             sys.exit(f"the wheel is not what is imported: {found}")
-        options = [one for one in options if one != "--wheel"]
-        command = [*pytest_of(python), "-p", "no:cacheprovider", *options]
+        command = [*pytest_of(python, tier), "-p", "no:cacheprovider", *others]
         return subprocess.run(command, cwd=folder, env=environment, check=False).returncode
 
 

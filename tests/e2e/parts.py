@@ -76,6 +76,7 @@ LATTICE = HERE / "lattice"
 OPERATORS = HERE / "operators"
 PARTS = (
     Part("the thorough integration tests", (TESTS / "integration/run.py", "--thorough"), _nothing, counted=True),
+    Part("the thorough unit tests", (TESTS / "units.py", "--thorough"), _nothing, counted=True),
     Part("chaos, 20 seeds", (TESTS / "chaos/run.py", "--runs", "20"), _nothing),
     Part("fuzzing", (TESTS / "fuzz/run.py",), _nothing),
     Part("sabotage", (TESTS / "sabotage/run.py",), _nothing),

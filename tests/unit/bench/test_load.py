@@ -127,6 +127,7 @@ def test_a_profile_counts_a_function_once_a_stack_and_whoever_it_ends_in() -> No
     assert samples == 4
 
 
+@pytest.mark.thorough
 def test_what_is_measured_finds_its_modules_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     environment = as_in_the_images(tmp_path / "bytecode")

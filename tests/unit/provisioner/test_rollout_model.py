@@ -37,13 +37,13 @@ def decisions() -> Iterator[pytest.MonkeyPatch]:
     ("nodes", "left", "states"),
     [
         (2, Left(failures=1, crashes=1), 3_902),
-        (2, Left(versions=1, lost_answers=1), 7_768),
+        pytest.param(2, Left(versions=1, lost_answers=1), 7_768, marks=pytest.mark.thorough),
         (2, Left(lost_ledgers=1, lost_answers=1), 2_953),
         (2, Left(replaced=1), 3_430),
         (3, Left(), 3_335),
-        (2, Left(opt_outs=1), 15_715),
-        (1, Left(jobs_deleted=1, opt_outs=1, crashes=1), 10_745),
-        (1, Left(jobs_deleted=1, opt_outs=1, failures=1), 18_174),
+        pytest.param(2, Left(opt_outs=1), 15_715, marks=pytest.mark.thorough),
+        pytest.param(1, Left(jobs_deleted=1, opt_outs=1, crashes=1), 10_745, marks=pytest.mark.thorough),
+        pytest.param(1, Left(jobs_deleted=1, opt_outs=1, failures=1), 18_174, marks=pytest.mark.thorough),
     ],
     ids=[
         "a Job fails and the leader is killed",

@@ -75,7 +75,9 @@ def test_the_collector_rests_within_and_works_again_after_a_failure() -> None:
     assert gc.isenabled()
 
 
-@pytest.mark.parametrize("package", [*SERVICES, "trellis_bundle"])
+@pytest.mark.parametrize(
+    "package", [pytest.param(one, marks=pytest.mark.thorough) for one in SERVICES] + ["trellis_bundle"]
+)
 def test_next_to_nothing_is_collected_while_a_service_is_imported(package: str) -> None:
     arguments = ["run", "--help"] if package == "trellis_bundle" else []
     done = subprocess.run(
