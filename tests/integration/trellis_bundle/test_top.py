@@ -225,5 +225,5 @@ def test_a_server_that_is_away_and_a_wrong_column_are_one_line(tmp_path: Path, c
     assert "--kubeconfig" in done.stderr
     wrong = once(away, "shims", "--sort", "wakes")
     assert wrong.returncode == 2
-    for named in ("--sort: ", "'wakes'", "name, state, phase"):
+    for named in ("--sort: ", "'wakes'", "name", "state", "phase"):
         assert named in wrong.stderr

@@ -23,9 +23,9 @@ from typing import Final
 from support.suite.naming import lacking
 
 ROOT: Final = Path(__file__).parents[3]
-GUARDED: Final = ("tests/contract", "tests/fuzz", "tests/unit")
+GUARDED: Final = ("tests/chaos", "tests/contract", "tests/fuzz", "tests/integration", "tests/sabotage", "tests/unit")
 """The folders whose tests compare no prose; test_sentences.py holds them to it."""
-COMMANDS: Final = ("trellis", "kubectl", "nats", "helm", "make", "systemctl")
+COMMANDS: Final = ("trellis", "kubectl", "nats", "helm", "make", "pip", "systemctl")
 FIXED: Final = {
     "no such file or directory": "the C library's text of ENOENT",
     "is a directory": "the C library's text of EISDIR",
@@ -33,6 +33,16 @@ FIXED: Final = {
     "read-only file system": "the C library's text of EROFS",
     "connection reset by peer": "the C library's text of ECONNRESET",
     "certificate verify failed": "OpenSSL's name of the error",
+    "client didn't provide a certificate": "Go's TLS error, as nats-server logs it",
+    "permissions violation for subscription": "nats-server's error of that name",
+    "resource limits exceeded": "JetStream's error of that name",
+    "maximum consumers limit": "JetStream's error of that name",
+    "maximum number of streams": "JetStream's error of that name",
+    "secret not found": "the secrets protocol's error of that name",
+    "error processing policies": "the secrets protocol's error of that name",
+    "error fetching secret": "the secrets protocol's error of that name",
+    "could not find schema": "kubeconform's error of that name",
+    "watch ended with error": "kwok's log of a watch that the API server ended",
     "(combined from similar events)": "client-go's prefix, by which Events of a group are known",
 }
 """Words of a peer, which are a fixed interface and no wording of the product, to their reason. In lower case."""
