@@ -34,6 +34,7 @@ from trellis.localcluster.tools import ensure
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(600)]
 
 DURABLES = {"python": "my-python", "go": "my-go"}
+LANGUAGES = ["python", pytest.param("go", marks=pytest.mark.thorough)]  # whose build takes a minute
 Program = Callable[[str, str], list[str]]
 
 
@@ -74,7 +75,7 @@ async def heard_live(started: Running, say: Callable[[], Awaitable[str]], cluste
     await eventually_async(heard, seconds=60)
 
 
-@pytest.mark.parametrize("language", ["python", "go"])
+@pytest.mark.parametrize("language", LANGUAGES)
 async def test_a_live_program_prints_facts_as_they_are_said(
     program: Program, said: Callable[[], Awaitable[str]], buses: Buses, language: str
 ) -> None:
@@ -83,7 +84,7 @@ async def test_a_live_program_prints_facts_as_they_are_said(
     assert any('"traceparent":"00-' in line for line in started.lines)
 
 
-@pytest.mark.parametrize("language", ["python", "go"])
+@pytest.mark.parametrize("language", LANGUAGES)
 async def test_a_program_with_a_durable_consumer_hears_the_past_once_and_what_was_said_while_it_was_away(
     program: Program, said: Callable[[], Awaitable[str]], jetstream: JetStreamContext, language: str
 ) -> None:
@@ -102,7 +103,7 @@ async def test_a_program_with_a_durable_consumer_hears_the_past_once_and_what_wa
     await jetstream.delete_consumer(STREAM_EVENTS, DURABLES[language])
 
 
-@pytest.mark.parametrize("language", ["python", "go"])
+@pytest.mark.parametrize("language", LANGUAGES)
 async def test_a_program_with_a_durable_consumer_ends_when_the_stream_is_made_anew(
     program: Program, said: Callable[[], Awaitable[str]], jetstream: JetStreamContext, language: str
 ) -> None:
@@ -152,7 +153,7 @@ async def test_the_nats_command_line_hears_the_same(
     await jetstream.delete_consumer(STREAM_EVENTS, "my-cli")
 
 
-@pytest.mark.parametrize("language", ["python", "go"])
+@pytest.mark.parametrize("language", LANGUAGES)
 async def test_the_user_for_readers_from_outside_may_do_all_that(
     programs: Programs, tmp_path: Path, language: str
 ) -> None:

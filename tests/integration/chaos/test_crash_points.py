@@ -29,6 +29,7 @@ def pointed(cluster: ClusterInfo) -> Iterator[Nursery]:
 
 
 @pytest.mark.parametrize("story", [NODES, CONTROLLERS], ids=lambda story: story.part)
+@pytest.mark.thorough
 async def test_a_story_comes_to_its_boundaries_and_to_no_others(
     cluster: ClusterInfo, pointed: Nursery, story: Story
 ) -> None:

@@ -105,6 +105,7 @@ async def test_what_the_platform_does_not_let_be_watched_is_said(host: Host, ten
         assert tenant.condition("wide", "Ready") == ("False", "WatchNotGranted")
 
 
+@pytest.mark.thorough
 async def test_the_neighbour_is_served_while_the_bad_ones_go_on(
     host: Host, cluster: ClusterInfo, tenant: Tenant, target: Tenant
 ) -> None:

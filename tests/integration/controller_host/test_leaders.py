@@ -37,6 +37,7 @@ def work(host: Host, tenant: Tenant, target: Tenant) -> Work:
     return Work(tenant, target)
 
 
+@pytest.mark.thorough
 async def test_a_leader_that_is_asked_to_stop_hands_over_with_a_guest_in_its_call(
     host: Host, cluster: ClusterInfo, work: Work
 ) -> None:

@@ -173,7 +173,7 @@ async def send_late(pair: Pair, directory: Path, *, fenced: bool) -> None:
 @pytest.mark.parametrize(
     "faults",
     [
-        [asked_to_stop, killed, stopped_for_a_while, wrong_about_the_time],
+        pytest.param([asked_to_stop, killed, stopped_for_a_while, wrong_about_the_time], marks=pytest.mark.thorough),
         pytest.param([cut_off, left_half_open, late, late_and_careless], marks=pytest.mark.thorough),
     ],
     ids=["stopped, killed, out of time", "cut off, half-open, late"],

@@ -32,7 +32,15 @@ PROGRAMS = {
     "trellis-node-installer --help": (FIRST, "node_installer.report"),
 }
 """Command lines of images, and the modules after whose import each is told to end."""
-CASES = [(command, module) for command, modules in PROGRAMS.items() for module in modules]
+CASES = [
+    pytest.param(
+        *(command, module),
+        marks=pytest.mark.thorough if module.endswith(".app") and command != "trellis-node-watcher" else (),
+        id=f"{command}-{module}",
+    )
+    for command, modules in PROGRAMS.items()
+    for module in modules
+]
 
 
 @cache
@@ -90,9 +98,7 @@ def imports_of(process: subprocess.Popen[str]) -> Iterator[str]:
             yield line.rpartition("|")[2].strip()
 
 
-@pytest.mark.parametrize(
-    ("started", "moment"), CASES, ids=[f"{command}-{module}" for command, module in CASES], indirect=["started"]
-)
+@pytest.mark.parametrize(("started", "moment"), CASES, indirect=["started"])
 def test_it_ends_at_once_when_told_to_while_it_starts(started: subprocess.Popen[str], moment: str) -> None:
     names = imports_of(started)
     wanted = HANDLER if moment == FIRST else moment

@@ -115,6 +115,7 @@ async def eventually_all_ready(fleet: Fleet, nodes: list[str]) -> list[Any]:
                 return facts
 
 
+@pytest.mark.thorough
 async def test_what_is_said_at_the_end_is_so(fleet: Fleet, tmp_path: Path) -> None:
     """A fact of readiness is said only after the label stands, also by a process that is ending."""
     nodes = fleet.add(*["node"] * 40)
@@ -172,6 +173,7 @@ async def test_a_collector_that_hangs_does_not_keep_it(fleet: Fleet, tmp_path: P
     assert not lease_of(fleet, "node-watcher").get("holderIdentity")
 
 
+@pytest.mark.thorough
 async def test_everything_that_hangs_at_once_does_not_keep_it(
     fleet: Fleet, nats_server: NatsServer, tmp_path: Path
 ) -> None:

@@ -113,6 +113,7 @@ async def test_nothing_is_served_with_a_key_that_was_never_good(secret_world: Se
         await served(host)
 
 
+@pytest.mark.thorough
 async def test_who_is_asked_to_stop_answers_what_it_took_and_the_other_goes_on(secret_world: SecretsWorld) -> None:
     secret_world.ready_to_ask()
     async with secret_world.backend(), secret_world.asking() as host:

@@ -127,6 +127,7 @@ def test_no_request_is_lost_when_a_replica_is_stopped(pair: Pair) -> None:
         assert load.result()["wrong"] == {}
 
 
+@pytest.mark.thorough
 def test_a_replica_that_is_killed_costs_what_it_had_in_hand(pair: Pair) -> None:
     with pair.load(2_000, seconds=3.0) as load:
         _until_busy(pair.asked.servers)

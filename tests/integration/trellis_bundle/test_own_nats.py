@@ -124,6 +124,7 @@ def test_a_killed_process_leaves_no_server(standalone: Standalone) -> None:
     assert again.poll() is None
 
 
+@pytest.mark.thorough
 def test_a_directory_has_one_process(standalone: Standalone) -> None:
     standalone.start()
     wait("ready", standalone.ready)

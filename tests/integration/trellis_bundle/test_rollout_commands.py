@@ -182,6 +182,7 @@ async def test_a_halted_rollout_says_why_and_goes_on_by_a_persons_word(rollout: 
         await rollout.gone()
 
 
+@pytest.mark.thorough
 async def test_watching_ends_well_when_a_deleted_shim_is_gone(rollout: Rollout) -> None:
     rollout.shim.add_nodes(1)
     async with rollout.fleet.services(), kubelets(rollout.fleet):

@@ -124,7 +124,13 @@ async def test_a_dead_letter_is_shown_with_its_cause_and_its_body(visit: Visit, 
         await window.in_both("letters")
 
 
-@pytest.mark.parametrize("view", ["", "rollouts", "events", "traces", "controllers", "letters"])
+@pytest.mark.parametrize(
+    "view",
+    [
+        pytest.param(view, marks=pytest.mark.thorough if view else ())
+        for view in ("", "rollouts", "events", "traces", "controllers", "letters")
+    ],
+)
 async def test_every_view_fits_a_phone(visit: Visit, chrome: Chrome, view: str) -> None:
     phone = {"size": PHONE, "has_touch": True}
     async with visit.console() as console, chrome.window(console.url, visit.token, **phone) as window:
