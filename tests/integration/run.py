@@ -28,8 +28,12 @@ from support.guests import built as guests
 from support.secrets import secrets_client
 from support.suite import durations
 from support.suite.suite_rights import FOLDER_VARIABLE, faults
+from trellis.localcluster import tools
+from trellis.localcluster.progress import Lines
 
 HERE = Path(__file__).parent
+TOOLS = ("nats", "kubeconform", "promtool")
+"""Of others, for examples and alert rules: no cluster needs them, so ``trellis dev tools`` does not build them."""
 SLOWEST = 20
 
 
@@ -53,6 +57,8 @@ def main(options: list[str]) -> int:
 
 def build() -> None:
     """Build what many tests need and no test's deadline allows for: minutes of a compiler, where nothing is cached."""
+    for tool in TOOLS:
+        tools.ensure(tool, Lines())
     if secrets_client.missing() is None:
         secrets_client.program()
     if guests.missing("c") is None:
