@@ -115,11 +115,14 @@ class Informer(Generic[T]):
     def wrote(self, manifest: Manifest, former: T | None) -> None:
         """Take an object as a write returned it, unless ``former``, which the write was made from, is held no more.
 
-        ``former`` is None for an object that was made.
+        ``former`` is None for an object that was made. What the watch has told already is not taken: the object may be
+        deleted by now, and no event would take it away again.
 
         So the next run does not decide on the state before its own write: it would write again, and be refused.
         """
-        if self.objects.get(key_of(manifest)) is former:
+        version = manifest["metadata"]["resourceVersion"]
+        told = version == self._version or older(version, self._version)
+        if not told and self.objects.get(key_of(manifest)) is former:
             self._upsert(manifest)
 
     async def run(self) -> None:

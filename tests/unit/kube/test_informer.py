@@ -70,6 +70,16 @@ async def test_an_object_replaced_in_the_dark_is_modified_with_a_new_uid(kube: F
         assert (change.old.uid, change.new.uid) == (first["metadata"]["uid"], second["metadata"]["uid"])
 
 
+async def test_what_was_made_and_deleted_before_its_write_is_answered_is_not_held(kube: FakeKube) -> None:
+    async with Watched(kube, "default", timings=QUICK) as watched:
+        await until(lambda: len(kube.api.store.watchers) == 1, "the watch is open")
+        made = kube.put(CONFIGMAPS, configmap("default", "a"))
+        kube.remove(CONFIGMAPS, "a", "default")
+        await until(lambda: watched.kinds_of("default/a") == [ChangeKind.ADDED, ChangeKind.DELETED], "its end")
+        watched.informer.wrote(made, None)
+        assert watched.informer.objects == {}
+
+
 async def test_a_cut_watch_goes_on_from_its_version_without_a_list(kube: FakeKube) -> None:
     async with Watched(kube, "default", timings=QUICK) as watched:
         kube.cut_watches()
