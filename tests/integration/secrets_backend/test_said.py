@@ -163,13 +163,14 @@ async def test_a_secret_that_was_given_and_is_another_now_is_said_with_who_has_i
 async def test_who_asks_too_often_is_told_and_others_are_not(secret_world: SecretsWorld) -> None:
     secret_world.ready_to_ask()
     async with (
-        secret_world.backend(secrets_entity_rate=5.0),
+        secret_world.backend(secrets_entity_rate=1.0),
         secret_world.asking() as host,
         secret_world.asking() as two,
     ):
-        told = [value(await host.get("db", "password", namespace=secret_world.namespace)) for _ in range(30)]
-        assert told[:5] == ["hunter2"] * 5
-        assert "TRELLIS_SECRETS_ENTITY_RATE" in str(told[-1])
+        asked = (host.get("db", "password", namespace=secret_world.namespace) for _ in range(30))
+        told = [value(one) for one in await asyncio.gather(*asked)]
+        assert "hunter2" in told
+        assert any("TRELLIS_SECRETS_ENTITY_RATE" in str(one) for one in told)
         assert value(await two.get("db", "password", namespace=secret_world.namespace)) == "hunter2"
 
 
