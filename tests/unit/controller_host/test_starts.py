@@ -167,7 +167,8 @@ async def test_a_first_start_calls_each_once_and_the_next_one_costs_no_call_and_
     async with cluster.running() as first:
         await first.until("Suspended")
         assert first.calls == SIZE
-        assert first.turns <= 3 * SIZE  # to ask for the module, to start with it, and to be told what was listed later
+        # To ask for the module, to start with it, and to be told what was listed later, in one or two parts.
+        assert first.turns <= 4 * SIZE
         assert set(first.statuses) == {f"ring-{number}" for number in range(SIZE)}
         assert max(first.statuses.values()) <= 2
         before = first.others
