@@ -73,12 +73,12 @@ async def test_services_without_a_label_that_a_policy_demands_are_reported_and_t
         await wadm.deploy(manifest("before"))
         kept = await world.has_service("before", 8080)
         async with refused(world, SERVICES, world.hosts.namespace, body, unlabelled):
-            mark = world.hosts.fleet.mark()
             await wadm.deploy(manifest("without"))
             await reported(world)
             await wadm.deploy(manifest("labelled", **{f"{names.SERVICE_LABEL_PREFIX}team": "shop"}))
             await world.has_service("labelled", 8080)
             await world.leads_to("labelled", address)
+            mark = world.hosts.fleet.mark()
             await asyncio.sleep(OBSERVED)
             assert writes(world, mark, SERVICES) <= MOST_WRITES
             assert world.service("without") is None
@@ -99,10 +99,10 @@ async def test_endpoint_slices_that_are_refused_are_reported_and_follow_once_the
     ours = f"object.metadata.name == 'probe' || ({ours} == '{names.SLICE_MANAGED_BY}')"
     async with world.wadm("sliced-lattice") as wadm, world.reflector():
         async with refused(world, ENDPOINT_SLICES, world.hosts.namespace, body, ours):
-            mark = world.hosts.fleet.mark()
             await wadm.deploy(manifest("shop"))
             await world.has_service("shop", 8080)
             await reported(world)
+            mark = world.hosts.fleet.mark()
             await asyncio.sleep(OBSERVED)
             assert writes(world, mark, ENDPOINT_SLICES) <= MOST_WRITES
         await eventually(lambda: world.addresses("shop") == {address}, "recovered", seconds=RECOVERY)
