@@ -79,7 +79,8 @@ class Left:
         return set()
 
     def _streams(self) -> set[object]:
-        found = self.server.store.glob("jetstream/*/streams/*") if self.server is not None else ()
+        # A deleted stream's folder is renamed to .NAME and removed after the server has answered.
+        found = self.server.store.glob("jetstream/*/streams/[!.]*") if self.server is not None else ()
         return {f"stream {one.name}" for one in found if not any(part in one.name for part in _SHARED)}
 
 
