@@ -7,6 +7,8 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Programs of tools/, which are in no distribution.
+TOOL = PYTHONPATH=tools $(BIN)/python -m trellis_tools
 UV := $(BIN)/uv
 STAMP := $(VENV)/.installed
 # Installs the locks; the same version stands in the dev group, so that the sync keeps it.
@@ -22,13 +24,13 @@ help: ## Show this list
 
 install: $(STAMP) ## Make .venv with everything in it
 
-$(STAMP): requirements.lock requirements-dev.lock pyproject.toml Makefile
+$(STAMP): requirements.lock requirements-dev.lock pyproject.toml devtools/pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Trellis needs Python >= 3.11; {sys.executable} is {v.major}.{v.minor}: set PYTHON=/path/to/python3.11")'
 	@echo "installing what requirements-dev.lock names into $(VENV) ..." >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test "$$($(UV) --version 2>/dev/null | cut -d' ' -f2)" = "$(UV_VERSION)" || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements-dev.lock
-	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable . --editable devtools
 	@touch $@
 
 demo: install ## See it work: a real control plane, 20 simulated nodes, the services
@@ -104,32 +106,32 @@ docs: install ## Build docs/ as a site in build/site; a link that leads nowhere 
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict # not quietly: then warnings would not count
 
 generate: install ## Write the generated files (event schemas, the table of facts, NATS users, reference pages)
-	@$(BIN)/python -m trellis.events.generate deploy/events
-	@$(BIN)/python -m trellis.crds.generate deploy/crds
-	@$(BIN)/python -m trellis.events.table docs/bus.md
-	@$(BIN)/python -m trellis.bus.generate deploy/nats
-	@$(BIN)/python -m trellis.bus.generate --chart deploy/helm/trellis/nats
-	@$(BIN)/python -m trellis.crds.generate deploy/helm/trellis/definitions
-	@$(BIN)/python -m trellis.crds.generate --schemas deploy/schemas
-	@$(BIN)/python -m trellis.monitoring.generate .
-	@$(BIN)/python -m trellis_bundle.base_generate deploy/base
-	@$(BIN)/python -m trellis_bundle.reference docs/reference deploy/rbac
+	@$(TOOL).events.generate deploy/events
+	@$(TOOL).crds.generate deploy/crds
+	@$(TOOL).events.table docs/bus.md
+	@$(TOOL).bus_users deploy/nats
+	@$(TOOL).bus_users --chart deploy/helm/trellis/nats
+	@$(TOOL).crds.generate deploy/helm/trellis/definitions
+	@$(TOOL).crds.generate --schemas deploy/schemas
+	@$(TOOL).monitoring.generate .
+	@$(TOOL).base.generate deploy/base
+	@$(TOOL).reference docs/reference deploy/rbac
 	@$(BIN)/python tests/chaos/record.py docs/reliability.md
 	@$(BIN)/python tests/fuzz/record.py docs/reliability.md
 	@$(BIN)/python tests/e2e/record.py docs/reliability.md
 	@$(BIN)/python bench/load/page.py docs/operations/scale.md
 
 verify: install ## Fail if a generated file differs from what `make generate` writes
-	@$(BIN)/python -m trellis.events.generate --check deploy/events
-	@$(BIN)/python -m trellis.crds.generate --check deploy/crds
-	@$(BIN)/python -m trellis.events.table --check docs/bus.md
-	@$(BIN)/python -m trellis.bus.generate --check deploy/nats
-	@$(BIN)/python -m trellis.bus.generate --chart --check deploy/helm/trellis/nats
-	@$(BIN)/python -m trellis.crds.generate --check deploy/helm/trellis/definitions
-	@$(BIN)/python -m trellis.crds.generate --schemas --check deploy/schemas
-	@$(BIN)/python -m trellis.monitoring.generate --check .
-	@$(BIN)/python -m trellis_bundle.base_generate --check deploy/base
-	@$(BIN)/python -m trellis_bundle.reference --check docs/reference deploy/rbac
+	@$(TOOL).events.generate --check deploy/events
+	@$(TOOL).crds.generate --check deploy/crds
+	@$(TOOL).events.table --check docs/bus.md
+	@$(TOOL).bus_users --check deploy/nats
+	@$(TOOL).bus_users --chart --check deploy/helm/trellis/nats
+	@$(TOOL).crds.generate --check deploy/helm/trellis/definitions
+	@$(TOOL).crds.generate --schemas --check deploy/schemas
+	@$(TOOL).monitoring.generate --check .
+	@$(TOOL).base.generate --check deploy/base
+	@$(TOOL).reference --check docs/reference deploy/rbac
 	@$(BIN)/python tests/chaos/record.py --check docs/reliability.md
 	@$(BIN)/python tests/fuzz/record.py --check docs/reliability.md
 	@$(BIN)/python tests/e2e/record.py --check docs/reliability.md
@@ -142,7 +144,7 @@ format: install ## Format and fix what can be fixed
 lock: ## Resolve the dependencies anew into the hashed locks
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 pyproject.toml -o requirements.lock
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 pyproject.toml --extra controllers -o requirements-services.lock
-	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 pyproject.toml --all-extras --group dev -o requirements-dev.lock
+	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 pyproject.toml devtools/pyproject.toml --no-emit-package trellis-wasm --all-extras --group dev -o requirements-dev.lock
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 --group installer -o requirements-installer.lock
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 --group images -o requirements-images.lock
 

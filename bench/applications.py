@@ -32,20 +32,20 @@ from provision import process
 from reflect_world import NAMESPACE, create, create_group, until
 from trellis.crds import kinds
 from trellis.crds.kinds import KINDS, make_definition
-from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import APPLICATIONS, DEFINITIONS
-from trellis.lattice.address import LatticeAddress, LinkAddress
-from trellis.lattice.bucket import Bucket
-from trellis.lattice.lattice_store import LatticeStore
-from trellis.lattice.link import Link, LinkAwayError
-from trellis.localcluster import ClusterInfo, lattice_servers, owned_cluster
-from trellis.localcluster.api import Api
-from trellis.localcluster.building import How
-from trellis.localcluster.progress import Lines
+from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.link import Link, LinkAwayError
+from trellis.lattice.storage.bucket import Bucket
+from trellis.lattice.storage.lattice_store import LatticeStore
 from trellis.telemetry import setup
+from trellis.telemetry.health import Health
+from trellis_dev.localcluster import ClusterInfo, lattice_servers, owned_cluster
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.progress import Lines
 
 LATTICE = "bench"
 SINGLE = 60

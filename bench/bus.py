@@ -18,11 +18,11 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from machine import describe
 from trellis.bus.bus import Bus, Received
-from trellis.bus.queue import KeyedQueue
+from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.node import NodeOptedIn
-from trellis.health import Health
-from trellis.localcluster.nats import NatsServer
 from trellis.telemetry import Metrics, Telemetry, TraceContext, setup
+from trellis.telemetry.health import Health
+from trellis_dev.localcluster.nats import NatsServer
 
 IN_FLIGHT = 200
 LONE_FACTS = 200

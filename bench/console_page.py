@@ -26,13 +26,13 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from support.console.page_world import PageWorld
 from support.console.viewing import READ_ALL, Crowd, shown
 from support.wadm.applications_kind import ApplicationsKind
-from trellis.localcluster import ClusterInfo, owned_cluster
-from trellis.localcluster.api import Api
-from trellis.localcluster.building import How
-from trellis.localcluster.chromium import chromium
-from trellis.localcluster.page import build_page
-from trellis.localcluster.progress import Quiet
-from trellis_bundle.definitions import define_kinds
+from trellis_dev.definitions import define_kinds
+from trellis_dev.localcluster import ClusterInfo, owned_cluster
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.chromium import chromium
+from trellis_dev.localcluster.page import build_page
+from trellis_dev.localcluster.progress import Quiet
 
 ROOT: Final = Path(__file__).parents[1]
 _MS: Final = 60_000

@@ -26,8 +26,8 @@ from machine import describe
 from provision import process
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.kube.resources import DEFINITIONS, DEPLOYMENTS, HOST_CONFIGS
-from trellis.localcluster import ClusterInfo, owned_cluster
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo, owned_cluster
+from trellis_dev.localcluster.api import Api
 
 NAMESPACE = "default"
 SINGLE = 30

@@ -27,8 +27,8 @@ from backports import zstd
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from machine import describe
-from node_installer.commands import Answer as Reply
-from node_installer.disk import Disk
+from node_installer.node.commands import Answer as Reply
+from node_installer.node.disk import Disk
 from node_installer.operations import Node, perform
 from node_installer.session import Session
 from node_installer.settings import read_settings

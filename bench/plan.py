@@ -14,13 +14,13 @@ from dataclasses import replace
 from typing import Final
 
 from machine import describe
-from provisioner.plan import World, plan
-from trellis.attempts import Retries, ShimLimits
-from trellis.counts import CountOrPercent
-from trellis.ledger import Entry, Ledger
-from trellis.provisioning import KWASM
-from trellis.targets import target_of
-from trellis.testing.builders import DIGEST, a_job, a_node, opted_in, proved
+from provisioner.domain.plan import World, plan
+from trellis.provisioning.attempts import Retries, ShimLimits
+from trellis.provisioning.int_or_percent import CountOrPercent
+from trellis.provisioning.ledger import Entry, Ledger
+from trellis.provisioning.targets import target_of
+from trellis.provisioning.views import KWASM
+from trellis_dev.testing.builders import DIGEST, a_job, a_node, opted_in, proved
 
 ROUNDS: Final = 9
 

@@ -28,13 +28,13 @@ import psutil
 
 from machine import describe
 from trellis import names
-from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import JOBS, NODES
-from trellis.localcluster import ClusterInfo, local_cluster
 from trellis.telemetry import setup
+from trellis.telemetry.health import Health
+from trellis_dev.localcluster import ClusterInfo, local_cluster
 
 SERVICES = ("node-watcher", "provisioner")
 IN_FLIGHT = 40
@@ -153,7 +153,7 @@ def trellis(info: ClusterInfo, port: int, max_unavailable: str) -> tuple[list[st
         "TRELLIS_MAX_UNAVAILABLE": max_unavailable,
         "TRELLIS_LOG_LEVEL": "warning",
     }
-    return [sys.executable, "-m", "trellis_bundle", "run", *SERVICES], environment
+    return [sys.executable, "-m", "trellis_cli", "run", *SERVICES], environment
 
 
 def kwasm(binary: str, info: ClusterInfo, port: int) -> tuple[list[str], dict[str, str]]:

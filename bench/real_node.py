@@ -35,15 +35,15 @@ from support.nodes.real_nodes import RealNode, containerd_restarts
 from support.nodes.real_nodes import eventually as until_true
 from support.nodes.rollouts import INSTALLERS, World, rollout_world
 from trellis import names
-from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import JOBS, NODES, PODS, Manifest
-from trellis.localcluster import requirements, wasmshim
-from trellis.node_and_job import view_job
-from trellis.provisioning import INSTALLER_JOBS, JobState
+from trellis.provisioning.nodes_and_jobs import view_job
+from trellis.provisioning.views import INSTALLER_JOBS, JobState
 from trellis.telemetry import setup
+from trellis.telemetry.health import Health
+from trellis_dev.localcluster import requirements, wasmshim
 
 SHIM = "wasmi"
 INSTALLER = "trellis-node-installer"

@@ -33,19 +33,19 @@ from prometheus_client.parser import text_string_to_metric_families
 from machine import describe
 from provision import free_port, process
 from reflect_world import NAMESPACE, Seen, Wadm, create_group, create_pod, ready_addresses, set_ready, until
-from trellis.breaker import Limits, State, close
-from trellis.breaker_record import make_breakers
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.events.subjects import SERVICE_REFLECTOR
-from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.informer import Informer
 from trellis.kube.resources import CONFIGMAPS, DEFINITIONS, ENDPOINT_SLICES, HOST_CONFIGS, NAMESPACES, SERVICES
-from trellis.localcluster import ClusterInfo, owned_cluster
-from trellis.localcluster.api import Api
-from trellis.localcluster.nats import NatsServer
+from trellis.limits.breaker import Limits, State, close
+from trellis.limits.breaker_record import make_breakers
 from trellis.telemetry import setup
+from trellis.telemetry.health import Health
+from trellis_dev.localcluster import ClusterInfo, owned_cluster
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.nats import NatsServer
 
 FIRST = "bench"
 SYSTEM = "trellis-system"

@@ -23,7 +23,7 @@ from nats.js.api import StreamConfig
 from trellis import names
 from trellis.kube.informer import Change
 from trellis.kube.resources import HOST_CONFIGS, PODS, Manifest
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster.api import Api
 
 NAMESPACE = "default"
 _EVENTS = StreamConfig(name="wadm_events", subjects=["wadm.evt.*.>"], max_age=70)

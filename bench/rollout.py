@@ -26,11 +26,11 @@ from typing import Any
 
 from machine import describe
 from provision import free_port, http_ready, is_ours, most_in_work, process, records, size, trellis
-from trellis.counts import CountOrPercent
-from trellis.localcluster import ClusterInfo, owned_cluster
-from trellis.localcluster.api import Api
-from trellis.localcluster.progress import Quiet
-from trellis_bundle.definitions import define_kinds
+from trellis.provisioning.int_or_percent import CountOrPercent
+from trellis_dev.definitions import define_kinds
+from trellis_dev.localcluster import ClusterInfo, owned_cluster
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.progress import Quiet
 
 ALONE = 5
 LIMIT = 1.2

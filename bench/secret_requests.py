@@ -28,9 +28,9 @@ from pathlib import Path
 import psutil
 
 from machine import describe
-from trellis.localcluster import ClusterInfo, owned_cluster
-from trellis.localcluster.api import Api
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster import ClusterInfo, owned_cluster
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.nats import NatsServer
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from support.secrets.secrets_client import Key, SecretsClient

@@ -25,12 +25,12 @@ from nats.js.kv import KeyValue
 
 from application_manager.following import Following, News
 from machine import describe
-from trellis.lattice.address import LatticeAddress, LinkAddress
-from trellis.lattice.store import ModelStore
-from trellis.lattice.subjects import CONTROL_PREFIX
-from trellis.localcluster.nats import NatsServer
-from trellis.localcluster.ports import LOOPBACK, free_ports
+from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.domain.store import ModelStore
+from trellis.lattice.domain.subjects import CONTROL_PREFIX
 from trellis.telemetry import setup_logging
+from trellis_dev.localcluster.nats import NatsServer
+from trellis_dev.localcluster.ports import LOOPBACK, free_ports
 
 BUCKET: Final = "wadm_manifests"
 CHANGES: Final = 50

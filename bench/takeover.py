@@ -20,11 +20,11 @@ from datetime import datetime
 from pathlib import Path
 
 from machine import describe
-from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
-from trellis.localcluster import ClusterInfo, owned_cluster
 from trellis.telemetry import setup
+from trellis.telemetry.health import Health
+from trellis_dev.localcluster import ClusterInfo, owned_cluster
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from support.cluster.exclusion import accepted, place, writer

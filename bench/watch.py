@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from machine import describe
-from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.resources import NODES
-from trellis.localcluster import ClusterInfo, kill, local_cluster
-from trellis.localcluster.nodes import node_name
 from trellis.telemetry import setup
+from trellis.telemetry.health import Health
+from trellis_dev.localcluster import ClusterInfo, kill, local_cluster
+from trellis_dev.localcluster.nodes import node_name
 from watch_parts import HERE, Process, build_peer, note, process, real_node
 
 RATES = {50: 1_000, 500: 5_000}

@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 
 from trellis.kube.resources import Manifest
-from trellis.localcluster.errors import ToolError
-from trellis.localcluster.gotoolchain import Go
+from trellis_dev.localcluster.errors import ToolError
+from trellis_dev.localcluster.gotoolchain import Go
 
 HERE = Path(__file__).parent
 

@@ -15,15 +15,15 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from trellis import heap
-from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import NODES, Manifest
-from trellis.node_and_job import view_node
-from trellis.provisioning import NodeView
+from trellis.provisioning.nodes_and_jobs import view_node
+from trellis.provisioning.views import NodeView
+from trellis.runtime import gc as heap
 from trellis.telemetry import setup
+from trellis.telemetry.health import Health
 
 ANNOTATION = "bench.trellis.dev/sent"
 IN_FLIGHT = 8

@@ -1,8 +1,9 @@
 """Runs the unit and contract tests: ``python tests/units.py [--wheel] [--thorough] [pytest's options]``.
 
-In: the checkout, or with ``--wheel`` the wheel that is built from it, in an environment of its own and beside a copy of
-the files: then what is tested is what users install. Each test runs once, in CI with the wheel. ``--thorough`` runs
-only the tests with the mark of that name, which ``make check`` leaves out. Out: pytest's exit status.
+In: the checkout, or with ``--wheel`` the wheels that are built from it, in an environment of their own and beside a
+copy of the files: then what is tested is what users install. Each test runs once, in CI with the wheels.
+``--thorough`` runs only the tests with the mark of that name, which ``make check`` leaves out. Out: pytest's exit
+status.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def main(options: list[str]) -> int:
         python = install(folder)
         copy_files(folder)
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL"))}
-        where = "import trellis, node_watcher; print(trellis.__file__, node_watcher.__file__)"
+        where = "import trellis as a, trellis_dev as b, node_watcher as c; print(a.__file__, b.__file__, c.__file__)"
         found = subprocess.run(
             [python, "-c", where], cwd=folder, env=environment, check=True, capture_output=True, text=True
         ).stdout
@@ -49,14 +50,16 @@ def main(options: list[str]) -> int:
 
 
 def install(folder: Path) -> Path:
-    """Build the wheel and install it in an environment of its own; return that environment's interpreter."""
+    """Build the wheels and install them in an environment of their own; return that environment's interpreter."""
     python = folder / "venv" / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder], cwd=ROOT, check=True)
-    [wheel] = folder.glob("*.whl")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder]
+    for project in (ROOT, ROOT / "devtools"):
+        subprocess.run(build, cwd=project, check=True)
     lock = ROOT / "requirements-dev.lock"
     subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, folder / "venv"], check=True)
     subprocess.run([UV, "pip", "sync", "--quiet", "--python", python, "--require-hashes", lock], check=True)
-    subprocess.run([UV, "pip", "install", "--quiet", "--python", python, "--no-deps", wheel], check=True)
+    wheels = sorted(folder.glob("*.whl"))
+    subprocess.run([UV, "pip", "install", "--quiet", "--python", python, "--no-deps", *wheels], check=True)
     return python
 
 

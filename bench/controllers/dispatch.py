@@ -14,13 +14,13 @@ import time
 import tracemalloc
 from collections.abc import Callable
 
-from controller_host.cached_kind import CachedKind, Held, project
-from controller_host.keys import ObjectKey
+from controller_host.domain.keys import ObjectKey
+from controller_host.domain.watch_specs import Term, WatchSpec
 from controller_host.timings import CacheTimings
-from controller_host.watch_specs import Term, WatchSpec
+from controller_host.watches.cached_kind import CachedKind, Held, project
 from machine import describe
 from trellis.kube.discovery import Discovery
-from trellis.kube.fake import FakeKube
+from trellis_dev.fakes.fake import FakeKube
 
 CONTROLLERS = (100, 1_000, 10_000)
 CHANGES = 2_000

@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from machine import describe
 from support.guests.controllers_world import Host, define, tenant_of
 from support.guests.neighbours import BAD, EACH, Neighbourhood
-from trellis.localcluster import ClusterInfo, owned_cluster
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo, owned_cluster
+from trellis_dev.localcluster.api import Api
 
 TARGET_P99: Final = 1.0
 _PACE_SECONDS: Final = 0.02

@@ -38,16 +38,16 @@ from machine import describe
 from provision import free_port, http_ready, process
 from reflect_world import until
 from trellis.crds.kinds import KINDS, make_definition
-from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import CONFIGMAPS, DEFINITIONS, NAMESPACES
-from trellis.localcluster import ClusterInfo, owned_cluster
-from trellis.localcluster.api import Api
-from trellis.localcluster.errors import ToolError
-from trellis.localcluster.gobuild import Go
 from trellis.telemetry import setup
+from trellis.telemetry.health import Health
+from trellis_dev.localcluster import ClusterInfo, owned_cluster
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.errors import ToolError
+from trellis_dev.localcluster.gobuild import Go
 
 ROOT: Final = Path(__file__).parents[2]
 MODULE: Final = ROOT / "deploy" / "examples" / "controllers" / "ring.wasm"

@@ -32,8 +32,8 @@ from machine import describe
 from provision import free_port, http_ready, process
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.kube.resources import DEFINITIONS, WASM_CONTROLLERS
-from trellis.localcluster import ClusterInfo, owned_cluster
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo, owned_cluster
+from trellis_dev.localcluster.api import Api
 
 NAMESPACE: Final = "start"
 WAIT_SECONDS: Final = 3600.0

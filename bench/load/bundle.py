@@ -23,7 +23,7 @@ import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from provision import free_port
-from trellis.localcluster.ports import LOOPBACK
+from trellis_dev.localcluster.ports import LOOPBACK
 
 MIB: Final = 2**20
 TOGETHER: Final = ""
@@ -37,8 +37,8 @@ _REVIEWS: Final = frozenset({"subjectaccessreviews", "selfsubjectaccessreviews",
 """Questions that are asked by POST: nothing is stored."""
 _END_SECONDS: Final = 60.0
 _EVERYTHING: Final = (
-    "from trellis_bundle import run_command, run; import importlib, controller_host.guest.runtime; "
-    "[importlib.import_module(one.package + '.app') for one in run.SERVICES.values()]"
+    "from trellis_cli.run import command, services; import importlib, controller_host.guest.runtime; "
+    "[importlib.import_module(one.package + '.app') for one in services.SERVICES.values()]"
 )
 _PAUSE: Final = 0.05
 
@@ -118,7 +118,7 @@ def running(
         for name, services in parts.items():
             given = {**compiled, **environment, "TRELLIS_HEALTH_PORT": str(ports[name])}
             with (directory / f"{name or 'bundle'}.log").open("ab") as log:
-                command = [sys.executable, "-m", "trellis_bundle", "run", *services]
+                command = [sys.executable, "-m", "trellis_cli", "run", *services]
                 started[name] = subprocess.Popen(command, env=given, stdout=log, stderr=log)
         yield Bundle({name: psutil.Process(one.pid) for name, one in started.items()}, ports, monitors, began)
     finally:

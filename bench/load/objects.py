@@ -12,7 +12,7 @@ from typing import Any, Final
 from load import sizes
 from trellis import names
 from trellis.kube.resources import APPLICATIONS, CONFIGMAPS, HOST_CONFIGS, NAMESPACES, PODS, WASM_CONTROLLERS
-from trellis.localcluster.nodes import node_manifest
+from trellis_dev.localcluster.nodes import node_manifest
 
 Manifest = dict[str, Any]
 Made = tuple[str, Manifest]

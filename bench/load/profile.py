@@ -35,8 +35,8 @@ from load.run import quiet, settled
 from load.sizes import Size
 from load.world import World, world
 from machine import describe
-from trellis.localcluster import lattice_servers
-from trellis.localcluster.ports import LOOPBACK
+from trellis_dev.localcluster import lattice_servers
+from trellis_dev.localcluster.ports import LOOPBACK
 
 _SIZE: Final = Size(1000, 300, 30, 0)
 _RATE: Final = 100
@@ -45,7 +45,7 @@ _SHOWN: Final = 25
 _LOOK_SECONDS: Final = 0.05
 _END_SECONDS: Final = 60.0
 _PACKAGES: Final = "site-packages/"
-_OURS: Final = frozenset({"trellis", "trellis_bundle", *(name.replace("-", "_") for name in SERVICES)})
+_OURS: Final = frozenset({"trellis", "trellis_cli", *(name.replace("-", "_") for name in SERVICES)})
 
 
 @dataclass

@@ -34,7 +34,7 @@ from load.sizes import FULL, SHARES, Size
 from load.world import World, world
 from machine import describe
 from trellis.lattice.timings import LatticeTimings
-from trellis.localcluster import lattice_servers
+from trellis_dev.localcluster import lattice_servers
 
 COUNT: Final = 60
 IDLE_SECONDS: Final = 30.0

@@ -21,13 +21,13 @@ from nats.aio.msg import Msg
 
 from load import sizes
 from trellis import names
-from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import APPLICATIONS, CONFIGMAPS, ENDPOINT_SLICES, JOBS, NODES, WASM_CONTROLLERS
-from trellis.localcluster import ClusterInfo
 from trellis.telemetry import setup
+from trellis.telemetry.health import Health
+from trellis_dev.localcluster import ClusterInfo
 
 Manifest = dict[str, Any]
 _STORED: Final = "$KV.wadm_manifests."

@@ -27,12 +27,12 @@ from load.sizes import EMPTY, Size
 from provision import process
 from trellis.crds.kinds import APPLICATIONS, KINDS, make_definition
 from trellis.kube.resources import DEFINITIONS, PODS
-from trellis.localcluster import ClusterInfo, lattice_servers, local_cluster
-from trellis.localcluster.api import Api
-from trellis.localcluster.building import How
-from trellis.localcluster.nats import NatsServer
-from trellis.localcluster.ports import LOOPBACK, free_ports
-from trellis.localcluster.progress import Lines
+from trellis_dev.localcluster import ClusterInfo, lattice_servers, local_cluster
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.nats import NatsServer
+from trellis_dev.localcluster.ports import LOOPBACK, free_ports
+from trellis_dev.localcluster.progress import Lines
 
 _IN_FLIGHT: Final = 8
 _TRIES: Final = 5

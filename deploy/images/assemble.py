@@ -36,21 +36,7 @@ IMAGES: Final = {
     "services": Contents(Path("/opt/trellis"), ("services/*", "shared/trellis"), ()),
     "installer": Contents(
         Path("/opt/trellis-installer"),
-        (
-            "services/node_installer",
-            *(
-                f"shared/trellis/{name}.py"
-                for name in (
-                    "__init__",
-                    "digits",
-                    "init_process",
-                    "install_results",
-                    "installing",
-                    "json_text",
-                    "redaction",
-                )
-            ),
-        ),
+        ("services/node_installer", "shared/trellis/__init__.py", "shared/trellis/installer_api"),
         ("trellis-node-installer",),
     ),
 }

@@ -17,13 +17,12 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
       --require-hashes -r requirements-installer.lock; }
 COPY pyproject.toml LICENSE deploy/images/assemble.py deploy/images/inventory.py ./
 COPY services/node_installer services/node_installer
-COPY shared/trellis/__init__.py shared/trellis/digits.py shared/trellis/init_process.py \
-     shared/trellis/install_results.py shared/trellis/installing.py shared/trellis/json_text.py \
-     shared/trellis/redaction.py shared/trellis/
+COPY shared/trellis/__init__.py shared/trellis/
+COPY shared/trellis/installer_api shared/trellis/installer_api
 RUN python3 assemble.py installer \
  && python3 inventory.py /opt/trellis-installer requirements-installer.lock /inventory \
  && /opt/trellis-installer/bin/trellis-node-installer --help > /dev/null \
- && /opt/trellis-installer/bin/python3 -m node_installer.canary > /canary.wasm
+ && /opt/trellis-installer/bin/python3 -m node_installer.domain.canary > /canary.wasm
 
 FROM ${BASE}
 # What a base of Python brings to install more with; a base without it is as it was.

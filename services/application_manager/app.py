@@ -9,15 +9,15 @@ from collections.abc import AsyncIterator, Iterable
 from functools import partial
 from typing import Final
 
-from application_manager import decide as deciding
 from application_manager.apply import Effects
-from application_manager.facts import Said
+from application_manager.domain import decide as deciding
+from application_manager.domain.facts import Said
 from application_manager.following import Following, News
 from application_manager.freshness import TellGroups
 from application_manager.gather import Key, Known
-from application_manager.keeping import Keep
 from application_manager.lattices import FollowLattices
-from application_manager.measures import Measures
+from application_manager.metrics import Measures
+from application_manager.reconciler import Keep
 from application_manager.rights import remedy, words
 from application_manager.settings import Settings
 from application_manager.timings import Timings
@@ -26,7 +26,7 @@ from application_manager.watch import on_application, on_group
 from application_manager.watches import Watches
 from trellis import names
 from trellis.bus.bus import Bus
-from trellis.bus.queue import KeyedQueue
+from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.applications import (
     ApplicationDeleted,
     ApplicationFact,
@@ -40,8 +40,8 @@ from trellis.kube.client import Kube
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import WRITE_REFUSED, Refusals, noted
 from trellis.kube.rights import MissingRights
-from trellis.operators import on_operator
-from trellis.runtime import Base, LedService, Work
+from trellis.lattice.wasmcloud_operator import on_operator
+from trellis.runtime.run import Base, LedService, Work
 from trellis.telemetry import Stories, setup
 
 WORKERS: Final = 16

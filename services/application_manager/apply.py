@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, assert_never
 
-from application_manager.actions import (
+from application_manager.asking import asking
+from application_manager.domain.actions import (
     Action,
     AddFinalizer,
     CreateObject,
@@ -27,25 +28,24 @@ from application_manager.actions import (
     Undeploy,
     WriteSpec,
 )
-from application_manager.asking import asking
-from application_manager.decide import APPLICATIONS as COUNTED
+from application_manager.domain.decide import APPLICATIONS as COUNTED
+from application_manager.domain.homes import name_of
+from application_manager.domain.resources import make_application, make_spec_patch
+from application_manager.domain.views import ApplicationView, read_manifest
 from application_manager.gather import Awaited, Known, World
-from application_manager.homes import name_of
-from application_manager.resources import make_application, make_spec_patch
 from application_manager.tombstones import Tombstone, Tombstones
-from application_manager.views import ApplicationView, read_manifest
 from trellis import names
-from trellis.breaker import Destruction
 from trellis.kube.breaker import Breaker
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.informer import Informer
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import APPLICATIONS, HOST_CONFIGS, Manifest
-from trellis.lattice.link import LinkAwayError
-from trellis.lattice.projection import VERSION, Projection, project
-from trellis.lattice.subjects import SubjectError
-from trellis.lattice.wadm import Wadm
+from trellis.lattice.connection.link import LinkAwayError
+from trellis.lattice.domain.projection import VERSION, Projection, project
+from trellis.lattice.domain.subjects import SubjectError
+from trellis.lattice.wadm.client import Wadm
+from trellis.limits.breaker import Destruction
 from trellis.telemetry import get_logger
 
 _UNTOUCHED: Final = Awaited(None, None, gone=False, until=0.0)

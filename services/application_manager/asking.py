@@ -10,7 +10,7 @@ from typing import Final
 
 from opentelemetry.trace import Span, SpanKind
 
-from application_manager.actions import DeleteModel, Deploy, Put, Undeploy
+from application_manager.domain.actions import DeleteModel, Deploy, Put, Undeploy
 from trellis.telemetry import Telemetry
 
 _VERBS: Final = {Put: "put", Deploy: "deploy", Undeploy: "undeploy", DeleteModel: "delete"}

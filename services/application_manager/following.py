@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from trellis.bus.naming import consumer_name
+from trellis.bus.accounts.naming import consumer_name
 from trellis.events.subjects import APPLICATION_MANAGER
-from trellis.lattice.address import LatticeAddress
-from trellis.lattice.bucket import Bucket
-from trellis.lattice.lattice_claim import LatticeClaim
-from trellis.lattice.lattice_store import LatticeStore
-from trellis.lattice.lattices import Lattices
-from trellis.lattice.link import Link
-from trellis.lattice.store import ModelStore
+from trellis.lattice.connection.address import LatticeAddress
+from trellis.lattice.connection.lattices import Lattices
+from trellis.lattice.connection.link import Link
+from trellis.lattice.domain.store import ModelStore
+from trellis.lattice.follow.lattice_claim import LatticeClaim
+from trellis.lattice.storage.bucket import Bucket
+from trellis.lattice.storage.lattice_store import LatticeStore
 from trellis.lattice.timings import LatticeTimings
-from trellis.lattice.wadm import Wadm
+from trellis.lattice.wadm.client import Wadm
 
 CONNECTION: Final = "trellis-application-manager"
 

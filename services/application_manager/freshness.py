@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from application_manager.domain.homes import name_of
 from application_manager.gather import Known
-from application_manager.homes import name_of
 from application_manager.timings import Timings
 from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import HOST_CONFIGS, Manifest
 from trellis.kube.rights import MissingRights
-from trellis.lattice.group_views import GroupView
-from trellis.lattice.store import ModelStore
+from trellis.lattice.domain.group_views import GroupView
+from trellis.lattice.domain.store import ModelStore
 from trellis.telemetry import TraceContext
 
 

@@ -13,19 +13,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from application_manager.actions import Lost
-from application_manager.conditions import Refused
+from application_manager.domain.actions import Lost
+from application_manager.domain.conditions import Refused
+from application_manager.domain.homes import home_of, lattice_of, name_of, why_none
+from application_manager.domain.snapshot import Absence, Model, Side, Snapshot, Standing
+from application_manager.domain.views import ApplicationView
 from application_manager.following import Following
-from application_manager.homes import home_of, lattice_of, name_of, why_none
-from application_manager.snapshot import Absence, Model, Side, Snapshot, Standing
 from application_manager.timings import Timings
-from application_manager.views import ApplicationView
 from trellis.kube.client import Kube
-from trellis.lattice.digests import Digests
-from trellis.lattice.group_views import GroupView
-from trellis.lattice.replies import Status
-from trellis.lattice.store import ModelStore, Proof, StoredModel
-from trellis.peers import Controller
+from trellis.lattice.domain.digests import Digests
+from trellis.lattice.domain.group_views import GroupView
+from trellis.lattice.domain.replies import Status
+from trellis.lattice.domain.store import ModelStore, Proof, StoredModel
+from trellis.provisioning.other_controllers import Controller
 
 _ABSENCES: Final = {Proof.GONE: Absence.GONE, Proof.LOST: Absence.LOST, Proof.UNKNOWN: Absence.LOST}
 """What is not proved to be deleted is put again: nothing is destroyed on silence."""

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from application_manager.following import Following, Wake
-from application_manager.measures import Measures
+from application_manager.metrics import Measures
 from trellis.kube.client import Kube
 from trellis.kube.rights import MissingRights
-from trellis.lattice.group_addresses import address_of
-from trellis.lattice.group_views import GroupView
+from trellis.lattice.connection.group_addresses import address_of
+from trellis.lattice.domain.group_views import GroupView
 from trellis.telemetry import TraceContext
 
 

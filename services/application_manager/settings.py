@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from trellis.config.settings import Seconds, ServiceSettings
 from trellis.events.subjects import APPLICATION_MANAGER
-from trellis.settings import Seconds, ServiceSettings
 
 
 class Settings(ServiceSettings):

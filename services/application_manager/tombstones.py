@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from trellis import names
-from trellis.json_text import read_json
+from trellis.installer_api.json_text import read_json
 from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, NotFound
 from trellis.kube.resources import CONFIGMAPS, Manifest

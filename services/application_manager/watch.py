@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from application_manager.domain.views import ApplicationView
 from application_manager.gather import Key, Known
-from application_manager.views import ApplicationView
 from trellis.kube.informer import Change
-from trellis.lattice.group_views import GroupView
+from trellis.lattice.domain.group_views import GroupView
 
 V = TypeVar("V")
 

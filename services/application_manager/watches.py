@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from application_manager.views import ApplicationView, view_application
+from application_manager.domain.views import ApplicationView, view_application
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import APPLICATIONS, DEPLOYMENTS, HOST_CONFIGS
 from trellis.kube.watch_timings import WatchTimings
-from trellis.lattice.group_views import GroupView, view_group
-from trellis.operators import view_operator
-from trellis.peers import Controller
+from trellis.lattice.domain.group_views import GroupView, view_group
+from trellis.lattice.wasmcloud_operator import view_operator
+from trellis.provisioning.other_controllers import Controller
 
 T = TypeVar("T")
 

@@ -15,29 +15,29 @@ from typing import Any, Final
 import structlog
 from aiohttp import web
 
-from console.answers import answering, put_headers
-from console.assets import Assets
-from console.doors import Doors
-from console.feed import Feed
-from console.identity import SECRET_LEAST, Proxy, Viewer
-from console.limits import CONNECTIONS_EACH, REQUEST_BYTES
-from console.link import Link
-from console.listening import Listener
-from console.routes import Routes
-from console.sessions import Sessions
+from console.access.doors import Doors
+from console.access.identity import SECRET_LEAST, Proxy, Viewer
+from console.access.sessions import Sessions
+from console.domain.limits import CONNECTIONS_EACH, REQUEST_BYTES
+from console.http.answers import answering, put_headers
+from console.http.assets import Assets
+from console.http.listening import Listener
+from console.http.routes import Routes
+from console.live.feed import Feed
+from console.live.link import Link
+from console.live.visits import Lobby
 from console.settings import Auth, Settings
 from console.timings import Timings
-from console.visits import Lobby
+from trellis.config.settings import SettingsError
 from trellis.events.subjects import CONSOLE
-from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
-from trellis.read_model.watching import Place, parts_of
-from trellis.settings import SettingsError
-from trellis.stopping import CLOSED, TOLD, Grace, ends_within
+from trellis.read_model.live.watching import Place, parts_of
+from trellis.runtime.shutdown import CLOSED, TOLD, Grace, ends_within
+from trellis.runtime.startup_barrier import Together
 from trellis.telemetry import Telemetry, get_logger, setup
-from trellis.together import Together
+from trellis.telemetry.health import Health
 
 PORT: Final = "console"
 KUBERNETES: Final = "kubernetes"

@@ -9,9 +9,9 @@ from typing import Annotated, ClassVar, Final, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from console.limits import VIEWERS
+from console.domain.limits import VIEWERS
+from trellis.config.settings import DnsLabel, HttpUrl, Seconds, ServiceSettings
 from trellis.events.subjects import CONSOLE
-from trellis.settings import DnsLabel, HttpUrl, Seconds, ServiceSettings
 
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 

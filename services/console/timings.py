@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from trellis.kube.watch_timings import WatchTimings
-from trellis.read_model.watching import viewer_timings
+from trellis.read_model.live.watching import viewer_timings
 
 
 @dataclass(frozen=True, slots=True)

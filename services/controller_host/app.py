@@ -12,43 +12,44 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from controller_host.calling import Calling
-from controller_host.disk import Disk, check_directory, open_disk
-from controller_host.hosted import Hosted, Trouble
-from controller_host.hosting import Hosting
-from controller_host.maxima import Acceptance, Maxima
-from controller_host.measures import Gauges
-from controller_host.news import News
-from controller_host.outcomes import Outcomes, Told
-from controller_host.preparing import Preparing
-from controller_host.progress import NotWritten
-from controller_host.reporting import Reporting
-from controller_host.residents import Residents
-from controller_host.reviews import Reviews
+from controller_host.domain.maxima import Acceptance, Maxima
+from controller_host.domain.residents import Residents
+from controller_host.domain.views import ControllerView, view_controller
+from controller_host.host_calls.calling import Calling
+from controller_host.metrics import Gauges
+from controller_host.module.preparing import Preparing
+from controller_host.module.sources import Sources
+from controller_host.module.web import Web
+from controller_host.report.reporting import Reporting
 from controller_host.rights import words
-from controller_host.room import Room
+from controller_host.scheduler.hosted import Hosted, Trouble
+from controller_host.scheduler.hosting import Hosting
+from controller_host.scheduler.outcomes import Outcomes, Told
+from controller_host.scheduler.starting import Parts
+from controller_host.scheduler.turns import Places
 from controller_host.settings import Settings
-from controller_host.shared_watches import SharedWatches, Sight
-from controller_host.sources import Sources
-from controller_host.starting import Parts
-from controller_host.sweeping import Living, Sweeping, living_of
+from controller_host.state.disk import Disk, check_directory, open_disk
+from controller_host.state.progress import NotWritten
+from controller_host.state.room import Room
+from controller_host.state.sweeping import Living, Sweeping, living_of
 from controller_host.timings import Timings
-from controller_host.turns import Places
-from controller_host.views import ControllerView, view_controller
-from controller_host.web import Web
-from trellis import heap, names
+from controller_host.watches.news import News
+from controller_host.watches.reviews import Reviews
+from controller_host.watches.shared_watches import SharedWatches, Sight
+from trellis import names
 from trellis.bus.bus import Bus
-from trellis.bus.queue import KeyedQueue
+from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.subjects import CONTROLLER_HOST
-from trellis.health import Health
 from trellis.kube.client import Kube
 from trellis.kube.discovery import Discovery
 from trellis.kube.informer import Informer
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import Refusals, noted
 from trellis.kube.resources import WASM_CONTROLLERS
-from trellis.runtime import Base, LedService, Work
+from trellis.runtime import gc as heap
+from trellis.runtime.run import Base, LedService, Work
 from trellis.telemetry import get_logger, setup
+from trellis.telemetry.health import Health
 
 _WAITING: Final = 64
 """Controllers that may be prepared beside those that are called: that waits for the API server, not for a thread."""

@@ -10,29 +10,28 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from host_manager import decide as deciding
 from host_manager.apply import Effects
 from host_manager.copying import Copying
-from host_manager.facts import due
+from host_manager.domain import decide as deciding
+from host_manager.domain.facts import due
+from host_manager.domain.inputs import Problem
+from host_manager.domain.snapshot import Snapshot
+from host_manager.domain.status import refused_by
+from host_manager.domain.views import GroupView
 from host_manager.gather import Known
 from host_manager.handlers import CONSUMED, FollowSecrets, on_secret
-from host_manager.inputs import Problem
 from host_manager.lattice_status import due_in, silent_pods
 from host_manager.leave import HOSTS, Leave, going_with
 from host_manager.listening import Listening
 from host_manager.pod_retries import PodRetries
 from host_manager.rights import Advice
 from host_manager.settings import Settings
-from host_manager.snapshot import Snapshot
-from host_manager.status import refused_by
 from host_manager.timings import Timings
-from host_manager.views import GroupView
 from host_manager.watch import on_pod, on_workload, only_our_mark
 from host_manager.watches import Watches
 from trellis import names
 from trellis.bus.bus import Bus, BusUnavailable
-from trellis.bus.queue import KeyedQueue
-from trellis.deletions import Deletions
+from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.envelope import FactData
 from trellis.events.hosts import HostPodGone, HostPodReady, HostsReady, HostsRemoved
 from trellis.events.subjects import HOST_MANAGER
@@ -40,12 +39,13 @@ from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.client import Kube
 from trellis.kube.errors import Conflict, Invalid, KubeError, TooManyRequests, Unauthorized, Unavailable
 from trellis.kube.informer import Change
+from trellis.kube.mass_deletions import Deletions
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import WRITE_REFUSED, Refusals, is_refused, noted
 from trellis.kube.resources import HOST_CONFIGS
 from trellis.kube.rights import MissingRights
-from trellis.operators import on_operator
-from trellis.runtime import Base, LedService, Work
+from trellis.lattice.wasmcloud_operator import on_operator
+from trellis.runtime.run import Base, LedService, Work
 from trellis.telemetry import Stories, TraceContext, setup
 
 WORKERS: Final = 16

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from host_manager.children import fingerprint
-from host_manager.decide import (
+from host_manager.domain.children import fingerprint
+from host_manager.domain.decide import (
     Action,
     ApplyChild,
     DeleteChild,
@@ -23,9 +23,9 @@ from host_manager.decide import (
     WarnGroup,
     WriteStatus,
 )
+from host_manager.domain.group import API_VERSION, KIND, Manifest
+from host_manager.domain.snapshot import Head
 from host_manager.gather import RESOURCES, Known
-from host_manager.group import API_VERSION, KIND, Manifest
-from host_manager.snapshot import Head
 from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import Conflict, Invalid, KubeError, NotFound, TooManyRequests

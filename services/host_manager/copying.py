@@ -1,8 +1,9 @@
 """Copies the events of lattices to the bus: their originals live 70 s.
 
 In: a lattice's address and link. Out: copies in the stream of lattice events, with their own ids; the lag as a metric.
-Called by ``trellis.lattice.lattices`` for each lattice that a group names. Invariants: an event is acknowledged at its
-origin once the bus has stored it; a bus that is away is waited for; what the bus refuses for good keeps no other back.
+Called by ``trellis.lattice.connection.lattices`` for each lattice that a group names. Invariants: an event is
+acknowledged at its origin once the bus has stored it; a bus that is away is waited for; what the bus refuses for good
+keeps no other back.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import asyncio
 from dataclasses import dataclass
 
 from host_manager.timings import Timings
-from trellis.bus import cancellation
+from trellis.bus.accounts.naming import consumer_name
 from trellis.bus.bus import Bus, BusUnavailable, FactRefused
-from trellis.bus.naming import consumer_name
+from trellis.bus.connection import cancellation
 from trellis.events.subjects import HOST_MANAGER
-from trellis.lattice.address import LatticeAddress
-from trellis.lattice.forwarder import Forwarder, LatticeEvent
-from trellis.lattice.link import Link
-from trellis.redaction import redact_url
+from trellis.installer_api.redaction import redact_url
+from trellis.lattice.connection.address import LatticeAddress
+from trellis.lattice.connection.link import Link
+from trellis.lattice.follow.forwarder import Forwarder, LatticeEvent
 from trellis.telemetry import Telemetry, get_logger
 
 _log = get_logger(__name__)

@@ -14,19 +14,19 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from host_manager.children import WORKLOADS, ChildKey, child_keys, fingerprint, workload_of
-from host_manager.facts import Said
-from host_manager.group import LATEST, Group, Inputs, Manifest, Wish
-from host_manager.inputs import Problem, Source, keep_checksum, read_inputs, sources_of
+from host_manager.domain.children import WORKLOADS, ChildKey, child_keys, fingerprint, workload_of
+from host_manager.domain.facts import Said
+from host_manager.domain.group import LATEST, Group, Inputs, Manifest, Wish
+from host_manager.domain.inputs import Problem, Source, keep_checksum, read_inputs, sources_of
+from host_manager.domain.pods import PodView
+from host_manager.domain.resources import make_nats_conf
+from host_manager.domain.snapshot import Snapshot, group_of, misread, view_head
+from host_manager.domain.template import pod_labels
+from host_manager.domain.views import BudgetView, GroupView
 from host_manager.listening import Listening
 from host_manager.looked import HalfMade, Looked
 from host_manager.pod_retries import PodRetries
-from host_manager.pods import PodView
-from host_manager.resources import make_nats_conf
-from host_manager.snapshot import Snapshot, group_of, misread, view_head
-from host_manager.template import pod_labels
 from host_manager.timings import Timings
-from host_manager.views import BudgetView, GroupView
 from host_manager.waiting_changes import Changes
 from trellis import names
 from trellis.kube.client import Kube
@@ -44,7 +44,7 @@ from trellis.kube.resources import (
     SERVICES,
     Resource,
 )
-from trellis.peers import Controller
+from trellis.provisioning.other_controllers import Controller
 
 RESOURCES: Final[Mapping[str, Resource]] = {
     one.kind: one

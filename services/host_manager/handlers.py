@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from host_manager.secret_changes import change_of
+from host_manager.domain.secret_changes import change_of
+from host_manager.domain.views import GroupView
 from host_manager.timings import Timings
-from host_manager.views import GroupView
 from host_manager.waiting_changes import Changes
-from trellis.bus.queue import KeyedQueue
-from trellis.bus.subscriber import Received
+from trellis.bus.consume.queue import KeyedQueue
+from trellis.bus.consume.subscriber import Received
 from trellis.events.secrets import SecretChanged
 from trellis.telemetry import TraceContext, joined
 

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from host_manager.environment import POD_LABEL
-from host_manager.group import Group
-from host_manager.inputs import Source
-from host_manager.pods import PodView
-from host_manager.snapshot import Snapshot
-from trellis.lattice.address import LatticeAddress
-from trellis.lattice.groups import lattice_address
-from trellis.lattice.hosts import Presence, Sighting, presence_of
-from trellis.lattice.view import LatticeView
+from host_manager.domain.environment import POD_LABEL
+from host_manager.domain.group import Group
+from host_manager.domain.inputs import Source
+from host_manager.domain.pods import PodView
+from host_manager.domain.snapshot import Snapshot
+from trellis.lattice.connection.address import LatticeAddress
+from trellis.lattice.connection.groups import lattice_address
+from trellis.lattice.domain.hosts import Presence, Sighting, presence_of
+from trellis.lattice.domain.view import LatticeView
 
 _WORDS: Final[Mapping[Presence, Literal["Yes", "No", "Unknown"]]] = {
     Presence.PRESENT: "Yes",

@@ -14,13 +14,13 @@ from typing import Any, Final
 
 import orjson
 
-from host_manager.environment import POD_LABEL
-from host_manager.group import Manifest
+from host_manager.domain.environment import POD_LABEL
+from host_manager.domain.group import Manifest
+from host_manager.domain.pods import PodView
+from host_manager.domain.snapshot import Snapshot
 from host_manager.lattice import Report, has_been_ready, reports_of
-from host_manager.pods import PodView
-from host_manager.snapshot import Snapshot
-from trellis.lattice.hosts import Sighting, Unit
-from trellis.lattice.models import Model
+from trellis.lattice.domain.hosts import Sighting, Unit
+from trellis.lattice.domain.models import Model
 
 REPORTED: Final = "HostsReported"
 APPLICATIONS: Final = "ApplicationsKnown"

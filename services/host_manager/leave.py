@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from host_manager.pods import PodView
-from host_manager.views import GroupView
-from trellis.breaker import Destruction
-from trellis.deletions import Deletions
+from host_manager.domain.pods import PodView
+from host_manager.domain.views import GroupView
 from trellis.kube.breaker import Breaker
+from trellis.kube.mass_deletions import Deletions
 from trellis.kube.resources import PODS
+from trellis.limits.breaker import Destruction
 
 HOSTS: Final = "hosts"
 """Kind of the circuit breaker: pods of groups."""

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from host_manager.group import Group
-from host_manager.inputs import Source
+from host_manager.domain.group import Group
+from host_manager.domain.inputs import Source
+from host_manager.domain.snapshot import Snapshot
 from host_manager.lattice import lattice_of
-from host_manager.snapshot import Snapshot
 from host_manager.timings import Timings
-from trellis.lattice.lattices import Beside, Lattices
-from trellis.lattice.subjects import SubjectError
+from trellis.lattice.connection.lattices import Beside, Lattices
+from trellis.lattice.domain.subjects import SubjectError
 
 CONNECTION: Final = "trellis-host-manager"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from host_manager.inputs import Problem
-from host_manager.snapshot import Head
+from host_manager.domain.inputs import Problem
+from host_manager.domain.snapshot import Head
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 
-from host_manager.snapshot import Snapshot
-from host_manager.status import refused_workload
+from host_manager.domain.snapshot import Snapshot
+from host_manager.domain.status import refused_workload
 from trellis.kube.timings import RefusalTimings
 
 

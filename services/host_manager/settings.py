@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from trellis.config.settings import Namespaces, Seconds, ServiceSettings
 from trellis.events.subjects import HOST_MANAGER
-from trellis.settings import Namespaces, Seconds, ServiceSettings
 
 
 class Settings(ServiceSettings):

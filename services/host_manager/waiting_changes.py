@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from host_manager.secret_changes import SecretChange
+from host_manager.domain.secret_changes import SecretChange
 
 
 @dataclass(slots=True)

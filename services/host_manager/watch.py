@@ -12,13 +12,13 @@ from typing import Any, Final
 
 import orjson
 
-from host_manager.children import fingerprint
+from host_manager.domain.children import fingerprint
+from host_manager.domain.pods import PodView
+from host_manager.domain.views import GroupView
 from host_manager.gather import Known
-from host_manager.pods import PodView
-from host_manager.views import GroupView
 from trellis import names
 from trellis.kube.informer import Change
-from trellis.peers import NAMES, Peer
+from trellis.provisioning.other_controllers import NAMES, Peer
 from trellis.telemetry import get_logger
 
 _COUNTS: Final = frozenset(

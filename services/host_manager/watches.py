@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from host_manager.pods import PodView, view_pod
-from host_manager.views import BudgetView, GroupView, view_budget, view_group
+from host_manager.domain.pods import PodView, view_pod
+from host_manager.domain.views import BudgetView, GroupView, view_budget, view_group
 from host_manager.watch import POD_SELECTOR, WorkloadView, view_workload
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.informers import Informers
 from trellis.kube.resources import BUDGETS, DAEMON_SETS, DEPLOYMENTS, HOST_CONFIGS, PODS
-from trellis.operators import view_operator
-from trellis.peers import Controller
+from trellis.lattice.wasmcloud_operator import view_operator
+from trellis.provisioning.other_controllers import Controller
 
 T = TypeVar("T")
 

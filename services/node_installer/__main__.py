@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trellis.init_process import end_at_sigterm
+from trellis.installer_api.pid1 import end_at_sigterm
 
 
 def main() -> None:

@@ -17,8 +17,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from node_installer import refusal, report
-from node_installer.actions import (
+from node_installer.domain import refusal, report
+from node_installer.domain.actions import (
     MakeDirectory,
     Plan,
     PutShim,
@@ -28,15 +28,16 @@ from node_installer.actions import (
     RestartRuntime,
     WriteFile,
 )
-from node_installer.disk import Disk
-from node_installer.effects import Effects
-from node_installer.errors import InstallError, as_install_error
-from node_installer.inspection import Inspection, Layout
+from node_installer.domain.errors import InstallError
+from node_installer.domain.inspection import Inspection, Layout
+from node_installer.domain.refusal import Refusal
+from node_installer.domain.state import Journal, Phase
 from node_installer.interruption import INTERRUPTED, Interruption
-from node_installer.refusal import Refusal
-from node_installer.runtime import agrees
-from node_installer.state import Journal, Phase
-from trellis.install_results import FailureReason
+from node_installer.node.disk import Disk
+from node_installer.node.disk_errors import as_install_error
+from node_installer.node.effects import Effects
+from node_installer.node.runtime import agrees
+from trellis.installer_api.result import FailureReason
 
 Step = Callable[[str, str], AbstractContextManager[object]]
 """Says what begins now, and opens a span of a name around it. Name and line are its arguments."""

@@ -10,14 +10,14 @@ import os
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
-from node_installer import report
-from node_installer.errors import InstallError
+from node_installer.domain import report
+from node_installer.domain.errors import InstallError
 from node_installer.operations import perform
 from node_installer.session import Session
 from node_installer.settings import DEFAULT_TERMINATION, Settings, read_settings
 from node_installer.spans import Tracer
-from trellis.install_results import EXIT_FINAL, InstallResult, Outcome
-from trellis.redaction import redact_url
+from trellis.installer_api.redaction import redact_url
+from trellis.installer_api.result import EXIT_FINAL, InstallResult, Outcome
 
 
 def main() -> None:

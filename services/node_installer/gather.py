@@ -13,20 +13,22 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from node_installer import config, processes, refusal
-from node_installer.commands import Run
-from node_installer.disk import Disk
-from node_installer.errors import InstallError
-from node_installer.globs import has_meta
-from node_installer.inspection import Inspection, Layout, Live, RestartCommand
-from node_installer.presets import LEFTOVERS, OPENRC_BOOTED, PRESETS, SYSTEMD_BOOTED, Preset, Restart, Style
-from node_installer.process import Process
-from node_installer.refusal import parse_refusal
-from node_installer.runtime import Runtime
-from node_installer.state import Journal, State, parse_journal, parse_state
-from node_installer.target import imported_name
-from trellis.install_results import FailureReason
-from trellis.installing import ARCHITECTURES
+from node_installer.containerd import config
+from node_installer.containerd.globs import has_meta
+from node_installer.domain import refusal
+from node_installer.domain.errors import InstallError
+from node_installer.domain.inspection import Inspection, Layout, Live, RestartCommand
+from node_installer.domain.presets import LEFTOVERS, OPENRC_BOOTED, PRESETS, SYSTEMD_BOOTED, Preset, Restart, Style
+from node_installer.domain.process import Process
+from node_installer.domain.refusal import parse_refusal
+from node_installer.domain.state import Journal, State, parse_journal, parse_state
+from node_installer.domain.target import imported_name
+from node_installer.node import processes
+from node_installer.node.commands import Run
+from node_installer.node.disk import Disk
+from node_installer.node.runtime import Runtime
+from trellis.installer_api.result import FailureReason
+from trellis.installer_api.spec import ARCHITECTURES
 
 _COMMAND_SECONDS: Final = 10.0
 _TEMPLATES: Final = ("config.toml.tmpl", "config-v3.toml.tmpl")

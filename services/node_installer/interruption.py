@@ -12,8 +12,8 @@ import signal
 from types import FrameType
 from typing import Final
 
-from node_installer.errors import InstallError
-from trellis.install_results import FailureReason
+from node_installer.domain.errors import InstallError
+from trellis.installer_api.result import FailureReason
 
 INTERRUPTED: Final = InstallError(
     FailureReason.INTERRUPTED, "the installer was told to end (SIGTERM) before it was done: the node is as it was"

@@ -14,26 +14,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from node_installer import report
-from node_installer.actions import Plan
 from node_installer.apply import Executor, RolledBackError
-from node_installer.commands import Run, on_node
-from node_installer.disk import Disk
-from node_installer.effects import Effects
-from node_installer.errors import InstallError, as_install_error
-from node_installer.fetching import fetched, unfetched
+from node_installer.domain import report
+from node_installer.domain.actions import Plan
+from node_installer.domain.errors import InstallError
+from node_installer.domain.inspection import Inspection
+from node_installer.domain.plan import check_node, check_supported, plan_install
+from node_installer.domain.presets import Preset
+from node_installer.domain.removal import plan_uninstall
+from node_installer.domain.unwanted import Unwanted
+from node_installer.fetch.fetching import fetched, unfetched
 from node_installer.gather import find_preset, inspect
-from node_installer.inspection import Inspection
-from node_installer.plan import check_node, check_supported, plan_install
-from node_installer.presets import Preset
-from node_installer.removal import plan_uninstall
-from node_installer.runtime import NodeRuntime, Runtime
+from node_installer.node.commands import Run, on_node
+from node_installer.node.disk import Disk
+from node_installer.node.disk_errors import as_install_error
+from node_installer.node.effects import Effects
+from node_installer.node.runtime import NodeRuntime, Runtime
 from node_installer.session import Session
 from node_installer.settings import Settings
-from node_installer.unwanted import Unwanted
 from node_installer.verify import prove, verify
-from trellis.install_results import FailureReason, InstallResult, Outcome, ShimResult
-from trellis.installing import InstallSpec, SpecError, parse_spec
+from trellis.installer_api.result import FailureReason, InstallResult, Outcome, ShimResult
+from trellis.installer_api.spec import InstallSpec, SpecError, parse_spec
 
 _LOCK_FOLDERS: Final = ("/run", "/tmp")  # noqa: S108 (the node's, for a lock without content)
 

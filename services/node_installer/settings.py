@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from node_installer.errors import InstallError
-from trellis.install_results import FailureReason
+from node_installer.domain.errors import InstallError
+from trellis.installer_api.result import FailureReason
 
 DEFAULT_SPEC: Final = "/etc/trellis/installer/spec.json"
 DEFAULT_ROOT: Final = "/mnt/node-root"

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from node_installer.errors import InstallError
-from node_installer.web import opener
+from node_installer.domain.errors import InstallError
+from node_installer.fetch.web import opener
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-(?P<span>[0-9a-f]{16})-(?P<flags>[0-9a-f]{2})")
 _SAMPLED: Final = 0x01

@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from node_installer import target
-from node_installer.commands import TIMED_OUT, Run
-from node_installer.errors import InstallError
-from node_installer.inspection import Inspection
-from node_installer.state import ShimState
-from trellis.install_results import FailureReason, ShimResult
-from trellis.installing import InstallSpec, ShimWish
+from node_installer.domain import target
+from node_installer.domain.errors import InstallError
+from node_installer.domain.inspection import Inspection
+from node_installer.domain.state import ShimState
+from node_installer.node.commands import TIMED_OUT, Run
+from trellis.installer_api.result import FailureReason, ShimResult
+from trellis.installer_api.spec import InstallSpec, ShimWish
 
 ANSWER_SECONDS: Final = 5.0
 _VERSION = re.compile(r"version:?\s*v?(\d[\w.+-]*)", re.IGNORECASE)

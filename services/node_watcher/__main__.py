@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from trellis.init_process import end_at_sigterm
+from trellis.installer_api.pid1 import end_at_sigterm
 
 
 def main() -> None:
     """Entry point of the console script."""
     end_at_sigterm()  # before what takes its time to import
-    from trellis import heap
+    from trellis.runtime import gc as heap
 
     with heap.importing():
         from node_watcher.app import create_app
         from node_watcher.settings import Settings
-        from trellis.runtime import run_alone
+        from trellis.runtime.run import run_alone
 
     run_alone(Settings, create_app)
 

@@ -9,35 +9,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from node_watcher import decide as deciding
-from node_watcher.actions import Action, Destroy, Reason, SayFact, Snapshot
 from node_watcher.apply import Effects
+from node_watcher.domain import decide as deciding
+from node_watcher.domain.actions import Action, Destroy, Reason, SayFact, Snapshot
+from node_watcher.domain.marks import labelled_ready
 from node_watcher.gather import World, recall
 from node_watcher.handlers import CONSUMED, on_provision
-from node_watcher.marks import labelled_ready
 from node_watcher.settings import Settings
 from node_watcher.timings import Timings
-from node_watcher.watch import on_job, on_node
+from node_watcher.watches import on_job, on_node
 from trellis import names
 from trellis.bus.bus import Bus
-from trellis.bus.queue import KeyedQueue
-from trellis.deletions import Deletions
+from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.node import NodeReady
 from trellis.events.subjects import NODE_WATCHER
 from trellis.kube.breaker import Breaker, Scope, named
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.informer import Informer
+from trellis.kube.mass_deletions import Deletions
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import Refusals, is_refused, unready
 from trellis.kube.resources import JOBS, NODES, SHIMS
 from trellis.kube.rights import words_of
-from trellis.node_and_job import view_job, view_node
-from trellis.provision_reasons import APPLY_AGAIN
-from trellis.provisioning import INSTALLER_JOBS, NodeView
-from trellis.runtime import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
-from trellis.shim_marks import ShimMarks
-from trellis.shims import ShimView, view_shim
+from trellis.provisioning.nodes_and_jobs import view_job, view_node
+from trellis.provisioning.reasons import APPLY_AGAIN
+from trellis.provisioning.shim_marks import ShimMarks
+from trellis.provisioning.shims import ShimView, view_shim
+from trellis.provisioning.views import INSTALLER_JOBS, NodeView
+from trellis.runtime.run import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
 from trellis.telemetry import Telemetry, TraceContext, context_from, current_trace, links_of, setup, trace_from
 
 WORKERS = 16

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from node_watcher.actions import Action, Destroy, PatchNode, Reason, RecordEvent, SayFact
+from node_watcher.domain.actions import Action, Destroy, PatchNode, Reason, RecordEvent, SayFact
 from node_watcher.gather import World
 from trellis import names
 from trellis.bus.bus import Bus, BusUnavailable, FactRefused
@@ -20,7 +20,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import NODES, Manifest
-from trellis.provisioning import JobView, NodeView
+from trellis.provisioning.views import JobView, NodeView
 from trellis.telemetry import get_logger
 
 _log = get_logger(__name__)

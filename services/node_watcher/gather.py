@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from node_watcher.actions import Said, Snapshot
+from node_watcher.domain.actions import Said, Snapshot
 from node_watcher.timings import Timings
 from trellis.bus.bus import Bus
-from trellis.deletions import Deletions
 from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
-from trellis.jobs import JobIndex
-from trellis.provisioning import KWASM, NodeView, Wish, installed_on, newest, wish_of
-from trellis.shim_marks import ShimMarks
-from trellis.shims import ShimView
-from trellis.targets import wanted_on
+from trellis.kube.mass_deletions import Deletions
+from trellis.provisioning.job_index import JobIndex
+from trellis.provisioning.shim_marks import ShimMarks
+from trellis.provisioning.shims import ShimView
+from trellis.provisioning.targets import wanted_on
+from trellis.provisioning.views import KWASM, NodeView, Wish, installed_on, newest, wish_of
 from trellis.telemetry import TraceContext
 
 NODE_FACTS = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone, NodeReady)

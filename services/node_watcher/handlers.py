@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from trellis.bus.queue import KeyedQueue
-from trellis.bus.subscriber import Received
+from trellis.bus.consume.queue import KeyedQueue
+from trellis.bus.consume.subscriber import Received
 from trellis.events.provision import ProvisionFact, ProvisionFailed, ProvisionSucceeded
 
 CONSUMED = (ProvisionSucceeded, ProvisionFailed)

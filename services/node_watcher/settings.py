@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from trellis.config.settings import DnsLabel, ServiceSettings
 from trellis.events.subjects import NODE_WATCHER
 from trellis.names import CLAIM_NAMESPACE
-from trellis.settings import DnsLabel, ServiceSettings
 
 
 class Settings(ServiceSettings):

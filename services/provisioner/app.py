@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from provisioner import decide as deciding
-from provisioner import shim_decide
-from provisioner.actions import Action, CreateJob, Destroy, LookAgain, Snapshot
 from provisioner.apply import Effects
 from provisioner.canary_apply import ProofEffects
-from provisioner.canary_resources import CANARY_PODS, view_canary
+from provisioner.domain import decide as deciding
+from provisioner.domain import shim_decide
+from provisioner.domain.actions import Action, CreateJob, Destroy, LookAgain, Snapshot
+from provisioner.domain.canary_resources import CANARY_PODS, view_canary
+from provisioner.domain.plan import plan
 from provisioner.gather import snapshot_of, world_of
 from provisioner.handlers import CONSUMED, on_node_fact
 from provisioner.known import Known
-from provisioner.plan import plan
 from provisioner.pod_refusals import FAILED_CREATE, view_pod_refusal
 from provisioner.refused_nodes import RefusedNodes
 from provisioner.rollout_apply import RolloutEffects
@@ -30,10 +30,10 @@ from provisioner.settings import Settings
 from provisioner.shim_apply import ShimEffects
 from provisioner.shim_gather import Shims
 from provisioner.timings import Timings
-from provisioner.watch import on_canary, on_controller, on_job, on_node, on_pod_refusal, wishes_differ
+from provisioner.watches import on_canary, on_controller, on_job, on_node, on_pod_refusal, wishes_differ
 from trellis import names
 from trellis.bus.bus import Bus
-from trellis.bus.queue import KeyedQueue
+from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.subjects import PROVISIONER
 from trellis.kube.breaker import Breaker, Scope, named
 from trellis.kube.client import Kube
@@ -43,15 +43,15 @@ from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import Refusals, is_refused, unready
 from trellis.kube.resources import DEPLOYMENTS, EVENTS, JOBS, NODES, PODS, SHIMS
 from trellis.kube.rights import words_of
-from trellis.node_and_job import view_job, view_node
-from trellis.peers import Controller, view_controller
-from trellis.provision_reasons import APPLY_AGAIN
-from trellis.provision_reasons import Reason as NodeReason
-from trellis.provisioning import INSTALLER_JOBS, NodeView, newest
-from trellis.runtime import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
-from trellis.shim_marks import ShimMarks
-from trellis.shim_status import Reason
-from trellis.shims import ShimView, view_shim
+from trellis.provisioning.nodes_and_jobs import view_job, view_node
+from trellis.provisioning.other_controllers import Controller, view_controller
+from trellis.provisioning.reasons import APPLY_AGAIN
+from trellis.provisioning.reasons import Reason as NodeReason
+from trellis.provisioning.shim_marks import ShimMarks
+from trellis.provisioning.shim_status import Reason
+from trellis.provisioning.shims import ShimView, view_shim
+from trellis.provisioning.views import INSTALLER_JOBS, NodeView, newest
+from trellis.runtime.run import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
 from trellis.telemetry import Telemetry, TraceContext, caused, current_trace, get_logger, linked, setup, trace_from
 
 WORKERS: Final = 16

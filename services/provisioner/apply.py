@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from provisioner.actions import (
+from provisioner.admitted import JobUnusable, create_job
+from provisioner.canary_apply import ProofEffects
+from provisioner.domain.actions import (
     Action,
     ClearRefusal,
     CreateCanary,
@@ -32,10 +34,8 @@ from provisioner.actions import (
     SayFact,
     WarnNode,
 )
-from provisioner.admitted import JobUnusable, create_job
-from provisioner.canary_apply import ProofEffects
+from provisioner.domain.resources import make_installer_job
 from provisioner.known import Known
-from provisioner.resources import make_installer_job
 from trellis import names
 from trellis.bus.bus import Bus, BusUnavailable, FactRefused
 from trellis.events.provision import ProvisionFailed, ProvisionSucceeded
@@ -45,8 +45,8 @@ from trellis.kube.errors import AlreadyExists, Forbidden, Invalid, KubeError, No
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import JOBS, Manifest
 from trellis.kube.rights import missing_right
-from trellis.provision_reasons import APPLY_AGAIN, Reason
-from trellis.provisioning import END_NOW_SECONDS, JobView, NodeView, recorded_on
+from trellis.provisioning.reasons import APPLY_AGAIN, Reason
+from trellis.provisioning.views import END_NOW_SECONDS, JobView, NodeView, recorded_on
 from trellis.telemetry import Telemetry, context_from, current_trace, get_logger, links_to, trace_from
 
 Step = (

@@ -10,13 +10,13 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from provisioner.actions import CreateCanary, CreateUndo, DeleteCanary, ProveJob
 from provisioner.admitted import create_job
-from provisioner.canary import Canary, class_of
-from provisioner.canary_resources import make_canary_class, make_canary_pod
+from provisioner.domain.actions import CreateCanary, CreateUndo, DeleteCanary, ProveJob
+from provisioner.domain.canary import Canary, class_of
+from provisioner.domain.canary_resources import make_canary_class, make_canary_pod
+from provisioner.domain.resources import make_installer_job
+from provisioner.domain.verdicts import blame
 from provisioner.known import Known
-from provisioner.resources import make_installer_job
-from provisioner.verdicts import blame
 from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, NotFound

@@ -10,17 +10,17 @@ import math
 import time
 from dataclasses import replace
 
-from provisioner.actions import Snapshot
 from provisioner.admitted import delete_unusable, is_usable
-from provisioner.canary import Canary, CanaryPod, canary_of
-from provisioner.decide import inspect, labelled, leaving, to_begin
-from provisioner.job_clock import at_work
+from provisioner.domain.actions import Snapshot
+from provisioner.domain.canary import Canary, CanaryPod, canary_of
+from provisioner.domain.decide import inspect, labelled, leaving, to_begin
+from provisioner.domain.job_clock import at_work
+from provisioner.domain.plan import World, begun_of
 from provisioner.known import Known
-from provisioner.plan import World, begun_of
 from trellis.kube.resources import JOBS
-from trellis.ledger import Ledger
-from trellis.provisioning import JobView, NodeView, Target, newest, proof_of
-from trellis.unfinished import fulfilled
+from trellis.provisioning.ledger import Ledger
+from trellis.provisioning.leftovers import fulfilled
+from trellis.provisioning.views import JobView, NodeView, Target, newest, proof_of
 
 
 async def world_of(known: Known) -> World:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from provisioner.known import Known
-from trellis.bus.queue import KeyedQueue
-from trellis.bus.subscriber import Received
+from trellis.bus.consume.queue import KeyedQueue
+from trellis.bus.consume.subscriber import Received
 from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReplaced
 
 CONSUMED = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone)

@@ -12,32 +12,36 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
-from provisioner.begun import Begun
-from provisioner.canary import CanaryPod
-from provisioner.doubts import doubted, feared_on
-from provisioner.job_clock import JobClock
-from provisioner.plan import is_forgiven
+from provisioner.domain.begun import Begun
+from provisioner.domain.canary import CanaryPod
+from provisioner.domain.doubts import doubted, feared_on
+from provisioner.domain.job_clock import JobClock
+from provisioner.domain.plan import is_forgiven
+from provisioner.domain.resources import Manifest, Task
+from provisioner.domain.signatures import Keys
+from provisioner.domain.tasks import Rules, Undoing, removals_of, task_of, undo_of
 from provisioner.pod_refusals import PodRefusals
 from provisioner.pods import Pods
 from provisioner.refused_nodes import RefusedNodes
-from provisioner.resources import Manifest, Task
 from provisioner.settings import Settings
-from provisioner.signatures import Keys
-from provisioner.tasks import Rules, Undoing, removals_of, task_of, undo_of
 from provisioner.timings import Timings
 from trellis import names
-from trellis.attempts import changes_of
 from trellis.bus.bus import Bus
-from trellis.deletions import Deletions
-from trellis.installing import ShimWish
-from trellis.jobs import JobIndex
+from trellis.installer_api.spec import ShimWish
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
+from trellis.kube.mass_deletions import Deletions
 from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, SHIMS
-from trellis.ledger import Entry, Ledger, Try, read_ledger
-from trellis.node_skips import Skip
-from trellis.peers import Controller, keeping_off
-from trellis.provisioning import (
+from trellis.provisioning.attempts import changes_of
+from trellis.provisioning.excluded_nodes import Skip
+from trellis.provisioning.job_index import JobIndex
+from trellis.provisioning.ledger import Entry, Ledger, Try, read_ledger
+from trellis.provisioning.other_controllers import Controller, keeping_off
+from trellis.provisioning.revisions import label_selector, restored, revisions_of
+from trellis.provisioning.shim_marks import ShimMarks
+from trellis.provisioning.shims import ShimView, view_shim, wish_for
+from trellis.provisioning.targets import target_of
+from trellis.provisioning.views import (
     KWASM,
     SUPPORTED_OS,
     JobView,
@@ -49,10 +53,6 @@ from trellis.provisioning import (
     spec_digest,
     wish_of,
 )
-from trellis.shim_history import label_selector, restored, revisions_of
-from trellis.shim_marks import ShimMarks
-from trellis.shims import ShimView, view_shim, wish_for
-from trellis.targets import target_of
 from trellis.telemetry import TraceContext
 
 
@@ -124,7 +124,7 @@ class Known:
         self.pods = Pods(self.kube)
         self.deletions = Deletions(self.kube, SHIMS, self.timings.deletions)
         self.installer = self.settings.installer()
-        self.clock = JobClock(self.installer.deadline, self.timings.nodes.grace)
+        self.clock = JobClock(self.installer.deadline, self.timings.nodes.grace, time.monotonic)
         self.kwasm = spec_digest(self.installer.spec()) if self.installer.image else None
         settings = self.settings
         self.keys = Keys.parse(settings.shim_keys)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from trellis.installer_pods import SUSPENDED, refused_pod
 from trellis.kube.changes import Change
-from trellis.provisioning import JobView
+from trellis.provisioning.installer_pods import SUSPENDED, refused_pod
+from trellis.provisioning.views import JobView
 
 FAILED_CREATE: Final = "reason=FailedCreate,involvedObject.kind=Job"
 """Field selector of these Events."""

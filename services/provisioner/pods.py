@@ -10,17 +10,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from provisioner.actions import User
-from provisioner.canary import CanaryPod
-from provisioner.resources import Manifest
+from provisioner.domain.actions import User
+from provisioner.domain.canary import CanaryPod
+from provisioner.domain.resources import Manifest
 from trellis import names
-from trellis.installer_pods import InstallerState, installer_state
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.resources import EVENTS, PODS
-from trellis.provision_reasons import NODE_UPDATE_REFUSED
-from trellis.provisioning import JobView, NodeView
-from trellis.shims import ShimView
+from trellis.provisioning.installer_pods import InstallerState, installer_state
+from trellis.provisioning.reasons import NODE_UPDATE_REFUSED
+from trellis.provisioning.shims import ShimView
+from trellis.provisioning.views import JobView, NodeView
 
 LOG_LINES = 10
 LOG_BYTES = 2048

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from trellis.provision_reasons import Reason
-from trellis.provisioning import NodeView
+from trellis.provisioning.reasons import Reason
+from trellis.provisioning.views import NodeView
 
 
 @dataclass(frozen=True, slots=True)

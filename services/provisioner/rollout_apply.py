@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from provisioner.domain.plan import Plan
 from provisioner.known import Known
-from provisioner.plan import Plan
 from trellis import names
 from trellis.bus.bus import Bus, BusUnavailable, FactRefused
 from trellis.events.rollout import RolloutHalted, RolloutResumed
@@ -17,7 +17,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import CONFIGMAPS
-from trellis.ledger import make_ledger
+from trellis.provisioning.ledger import make_ledger
 from trellis.telemetry import get_logger
 
 _log = get_logger(__name__)

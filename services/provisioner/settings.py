@@ -10,16 +10,16 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from provisioner.resources import Installer
-from provisioner.signatures import Keys
-from provisioner.surroundings import PROXY_VARIABLES, Surroundings
-from trellis.attempts import Retries, ShimLimits
-from trellis.counts import CountOrPercent
+from provisioner.domain.resources import Installer
+from provisioner.domain.signatures import Keys
+from provisioner.domain.surroundings import PROXY_VARIABLES, Surroundings
+from trellis.config.settings import DnsLabel, HttpUrl, Seconds, ServiceSettings, Subdomain
 from trellis.events.subjects import PROVISIONER
 from trellis.names import CLAIM_NAMESPACE
-from trellis.provisioning import KWASM
-from trellis.settings import DnsLabel, HttpUrl, Seconds, ServiceSettings, Subdomain
-from trellis.shims import ShimView
+from trellis.provisioning.attempts import Retries, ShimLimits
+from trellis.provisioning.int_or_percent import CountOrPercent
+from trellis.provisioning.shims import ShimView
+from trellis.provisioning.views import KWASM
 
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
 PositiveSeconds = Annotated[Seconds, Field(gt=0)]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
-from provisioner.shim_decide import (
+from provisioner.domain.shim_decide import (
     Action,
     ApplyRuntimeClass,
     DeleteRuntimeClass,
@@ -21,16 +21,16 @@ from provisioner.shim_decide import (
     WarnShim,
     WriteStatus,
 )
-from provisioner.shim_resources import make_runtime_class, view_runtime_class
-from provisioner.shim_snapshot import RuntimeClassView
+from provisioner.domain.shim_resources import make_runtime_class, view_runtime_class
+from provisioner.domain.shim_snapshot import RuntimeClassView
 from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, Invalid, NotFound
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import CONTROLLER_REVISIONS, RUNTIME_CLASSES, SHIMS
-from trellis.shim_history import Revision, make_revision
-from trellis.shim_status import make_status
-from trellis.shims import ShimView
+from trellis.provisioning.revisions import Revision, make_revision
+from trellis.provisioning.shim_status import make_status
+from trellis.provisioning.shims import ShimView
 from trellis.telemetry import get_logger
 
 _log = get_logger(__name__)

@@ -10,25 +10,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from provisioner.hands_off import working_on
+from provisioner.domain.hands_off import working_on
+from provisioner.domain.shim_resources import view_runtime_class
+from provisioner.domain.shim_snapshot import RuntimeClassView, Snapshot
 from provisioner.known import Known
-from provisioner.shim_resources import view_runtime_class
-from provisioner.shim_snapshot import RuntimeClassView, Snapshot
 from trellis import names
-from trellis.attempts import asked_of, failing_on
-from trellis.installing import ShimWish
+from trellis.installer_api.spec import ShimWish
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, NotFound
 from trellis.kube.refusals import is_refused
 from trellis.kube.resources import CONTROLLER_REVISIONS, RUNTIME_CLASSES, SHIMS
-from trellis.ledger import Ledger
-from trellis.peers import Controller
-from trellis.provisioning import KWASM, JobState, NodeView, installed_on, last_proved, newest
-from trellis.shim_history import Manifest, Revision, label_selector, restored, revisions_of, version_of
-from trellis.shim_status import read_status
-from trellis.shims import ShimView, is_for, view_shim, wish_for
-from trellis.targets import rival_of, stays_on, wish_on
-from trellis.unfinished import concerned_by, left_by
+from trellis.provisioning.attempts import asked_of, failing_on
+from trellis.provisioning.ledger import Ledger
+from trellis.provisioning.leftovers import concerned_by, left_by
+from trellis.provisioning.other_controllers import Controller
+from trellis.provisioning.revisions import Manifest, Revision, label_selector, restored, revisions_of, version_of
+from trellis.provisioning.shim_status import read_status
+from trellis.provisioning.shims import ShimView, is_for, view_shim, wish_for
+from trellis.provisioning.targets import rival_of, stays_on, wish_on
+from trellis.provisioning.views import KWASM, JobState, NodeView, installed_on, last_proved, newest
 
 
 @dataclass(frozen=True, slots=True)

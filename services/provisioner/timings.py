@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from trellis.config.timings import DeletionTimings
 from trellis.kube.timings import RefusalTimings
-from trellis.timings import DeletionTimings
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from typing import Final
 
 from secrets_backend.gather import Known
 from secrets_backend.timings import AccountTimings
-from trellis.lattice.address import LinkAddress
-from trellis.lattice.link import INBOX, Link, LinkAwayError
+from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.connection.link import INBOX, Link, LinkAwayError
 
 _BYTES: Final = 16
 _TIMES: Final = 2

@@ -19,19 +19,19 @@ from opentelemetry.trace import Tracer, get_current_span
 
 from secrets_backend.audit import Audit
 from secrets_backend.changes import Changes
-from secrets_backend.decide import Identity, LinkGrant, identify
+from secrets_backend.domain.decide import Identity, LinkGrant, identify
+from secrets_backend.domain.limits import Limits
+from secrets_backend.domain.policy import Policy
+from secrets_backend.domain.protocol import Opened, Request, open_request, seal_reply, success
+from secrets_backend.domain.refusals import ErrorName, Refusal
 from secrets_backend.key import Key
-from secrets_backend.limits import Limits
 from secrets_backend.lookup import Lookup
-from secrets_backend.measures import Measures
-from secrets_backend.policy import Policy
-from secrets_backend.protocol import Opened, Request, open_request, seal_reply, success
-from secrets_backend.refusals import ErrorName, Refusal
+from secrets_backend.metrics import Measures
 from secrets_backend.timings import Timings
 from trellis.events.secrets import SecretDenied, SecretGranted
 from trellis.kube.resources import Manifest
-from trellis.lattice.errors import TooLargeError
-from trellis.lattice.questions import AnswerLost, Question
+from trellis.lattice.connection.questions import AnswerLost, Question
+from trellis.lattice.domain.errors import TooLargeError
 from trellis.telemetry import context_from, get_logger
 
 GRANTED: Final = "granted"

@@ -16,25 +16,25 @@ from secrets_backend.answering import Answering, Parts
 from secrets_backend.audit import Audit
 from secrets_backend.changes import Changes
 from secrets_backend.deletions import GrantDeletions
+from secrets_backend.domain.limits import Limits
 from secrets_backend.gather import Known
 from secrets_backend.key import Key
-from secrets_backend.limits import Limits
 from secrets_backend.links import Links
 from secrets_backend.lookup import Lookup
-from secrets_backend.measures import Measures
+from secrets_backend.metrics import Measures
 from secrets_backend.rights import Advice
 from secrets_backend.serving import Around
 from secrets_backend.settings import Settings
 from secrets_backend.timings import Timings
-from secrets_backend.watch import FollowGroups, Watches
+from secrets_backend.watches import FollowGroups, Watches
 from trellis.bus.bus import Bus
-from trellis.bus.queue import KeyedQueue
+from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.subjects import SECRETS_BACKEND
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change
 from trellis.kube.rights import MissingRights
-from trellis.lattice.group_views import GroupView
-from trellis.runtime import Base, EqualService, Service, Work
+from trellis.lattice.domain.group_views import GroupView
+from trellis.runtime.run import Base, EqualService, Service, Work
 from trellis.telemetry import TraceContext, setup
 
 GROUP_WORKERS: Final = 8

@@ -21,8 +21,8 @@ from typing import Final
 from secrets_backend.timings import AuditTimings
 from trellis.bus.bus import Bus, BusUnavailable, FactRefused
 from trellis.events.secrets import SecretAnswered, SecretDenied, SecretGranted
+from trellis.limits.token_bucket import TokenBucket
 from trellis.telemetry import Telemetry, TraceContext, caused, current_trace, get_logger, joined
-from trellis.token_bucket import TokenBucket
 
 MOST: Final = 10_000
 """Facts that may wait, some 10 MB."""

@@ -17,17 +17,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from secrets_backend.decide import Grant
+from secrets_backend.domain.decide import Grant
 from secrets_backend.gather import Known
 from secrets_backend.timings import Timings
 from trellis import names
-from trellis.health import Health
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, NotFound
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import DEFINITIONS, SECRET_GRANTS, SECRETS, Manifest
-from trellis.node_and_job import unix_seconds
+from trellis.provisioning.nodes_and_jobs import unix_seconds
 from trellis.telemetry import get_logger
+from trellis.telemetry.health import Health
 
 GRANT_DEFINITION: Final = f"{SECRET_GRANTS.plural}.{SECRET_GRANTS.group}"
 _WHAT: Final = f"CRD {GRANT_DEFINITION}"

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from secrets_backend.decide import Grant, LinkGrant
-from trellis.lattice.address import LinkAddress
-from trellis.lattice.group_views import GroupView
+from secrets_backend.domain.decide import Grant, LinkGrant
+from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.domain.group_views import GroupView
 
 
 @dataclass(slots=True)

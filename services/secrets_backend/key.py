@@ -12,15 +12,15 @@ import contextlib
 import time
 from typing import Final
 
-from secrets_backend.key_secret import KeySecretError, data_of, read_ring
-from secrets_backend.keys import CurveKey, KeyRing
+from secrets_backend.domain.key_secret import KeySecretError, data_of, read_ring
+from secrets_backend.domain.keys import CurveKey, KeyRing
 from secrets_backend.timings import KeyTimings
 from trellis import names
-from trellis.health import Health
 from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, KubeError, NotFound
 from trellis.kube.resources import SECRETS, Manifest
 from trellis.telemetry import get_logger
+from trellis.telemetry.health import Health
 
 HEALTH: Final = "key"
 

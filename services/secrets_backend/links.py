@@ -14,8 +14,8 @@ from functools import partial
 
 from secrets_backend.gather import Known
 from secrets_backend.serving import Around, Serving, State
-from trellis.lattice.address import LinkAddress
-from trellis.redaction import redact_url
+from trellis.installer_api.redaction import redact_url
+from trellis.lattice.connection.address import LinkAddress
 from trellis.telemetry import get_logger
 
 _log = get_logger(__name__)

@@ -12,9 +12,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
-from secrets_backend.decide import Identity
-from secrets_backend.refusals import ErrorName, Refusal
-from secrets_backend.resources import account_of
+from secrets_backend.domain.decide import Identity
+from secrets_backend.domain.refusals import ErrorName, Refusal
+from secrets_backend.domain.resources import account_of
 from secrets_backend.rights import roles_hint
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unavailable

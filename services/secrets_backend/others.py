@@ -11,7 +11,7 @@ import asyncio
 from typing import Final
 
 from secrets_backend.key import Key
-from trellis.lattice.link import Link, LinkAwayError, NobodyAnswersError
+from trellis.lattice.connection.link import Link, LinkAwayError, NobodyAnswersError
 
 _TIMES: Final = 4
 """Each question goes to one member of the queue group: the other backend may be one of several."""

@@ -11,8 +11,8 @@ import shlex
 from dataclasses import dataclass
 from typing import Final
 
-from secrets_backend.decide import Identity
-from secrets_backend.resources import account_of
+from secrets_backend.domain.decide import Identity
+from secrets_backend.domain.resources import account_of
 from trellis.kube.errors import KubeError
 from trellis.kube.resources import SECRETS
 from trellis.kube.rights import Right, lacking, missing_right

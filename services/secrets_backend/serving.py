@@ -20,20 +20,20 @@ from typing import Final
 from secrets_backend import others
 from secrets_backend.accounts import Accounts
 from secrets_backend.answering import Answering
+from secrets_backend.domain.refusals import ErrorName, Refusal
 from secrets_backend.gather import Known
 from secrets_backend.key import Key
-from secrets_backend.measures import Measures
-from secrets_backend.refusals import ErrorName, Refusal
+from secrets_backend.metrics import Measures
 from secrets_backend.timings import Timings
 from trellis.events.subjects import SECRETS_BACKEND
-from trellis.health import Health
-from trellis.lattice.address import LinkAddress
-from trellis.lattice.errors import TooLargeError
-from trellis.lattice.link import Link, LinkAwayError
-from trellis.lattice.questions import AnswerLost, Question
-from trellis.lattice.subjects import secrets_queue, secrets_subject
-from trellis.redaction import redact_url
+from trellis.installer_api.redaction import redact_url
+from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.connection.link import Link, LinkAwayError
+from trellis.lattice.connection.questions import AnswerLost, Question
+from trellis.lattice.domain.errors import TooLargeError
+from trellis.lattice.domain.subjects import secrets_queue, secrets_subject
 from trellis.telemetry import get_logger
+from trellis.telemetry.health import Health
 
 CONNECTION: Final = "trellis-secrets-backend"
 GET: Final = "get"

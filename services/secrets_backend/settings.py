@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from trellis.config.settings import Seconds, ServiceSettings
 from trellis.events.subjects import SECRETS_BACKEND
-from trellis.settings import Seconds, ServiceSettings
 
 _BACKEND = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _USER = re.compile(r"[^\s,\x00-\x1f\x7f]{1,253}")

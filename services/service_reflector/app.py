@@ -10,35 +10,35 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from service_reflector import decide as deciding
-from service_reflector.actions import RemoveService, Warn, WarnService
 from service_reflector.apply import Effects
-from service_reflector.facts import reflected, removed
+from service_reflector.domain import decide as deciding
+from service_reflector.domain.actions import RemoveService, Warn, WarnService
+from service_reflector.domain.facts import reflected, removed
+from service_reflector.domain.snapshot import Snapshot
 from service_reflector.following import Following, News
 from service_reflector.gather import Known
 from service_reflector.lattices import FollowLattices
-from service_reflector.measures import Measures
+from service_reflector.metrics import Measures
 from service_reflector.refusals import is_refused
 from service_reflector.settings import Settings
-from service_reflector.snapshot import Snapshot
 from service_reflector.timings import Timings
 from service_reflector.watch import on_group, on_pod, on_route, on_service, on_slice
 from service_reflector.watches import Watches
 from trellis import names
 from trellis.bus.bus import Bus, BusUnavailable
-from trellis.bus.queue import KeyedQueue
+from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.envelope import FactData
 from trellis.events.services import ServiceReflected, ServiceRemoved
 from trellis.events.subjects import SERVICE_REFLECTOR
-from trellis.health import Health
 from trellis.kube.breaker import Breaker, Scope, named
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import WRITE_REFUSED, Refusals, noted
-from trellis.operators import on_operator
-from trellis.runtime import Base, LedService, Work
+from trellis.lattice.wasmcloud_operator import on_operator
+from trellis.runtime.run import Base, LedService, Work
 from trellis.telemetry import Stories, TraceContext, setup
+from trellis.telemetry.health import Health
 
 WORKERS: Final = 16
 LATTICE_WORKERS: Final = 4

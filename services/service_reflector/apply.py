@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from service_reflector.actions import (
+from service_reflector.domain.actions import (
     Action,
     CreateService,
     DeleteRoute,
@@ -27,9 +27,9 @@ from service_reflector.actions import (
     WriteRoute,
     WriteSlice,
 )
+from service_reflector.domain.resources import make_service, make_slice, make_slice_body, owned_by
+from service_reflector.domain.routes import make_route
 from service_reflector.gather import Known
-from service_reflector.resources import make_service, make_slice, make_slice_body, owned_by
-from service_reflector.routes import make_route
 from trellis import names
 from trellis.kube.breaker import Breaker
 from trellis.kube.client import Kube
@@ -39,8 +39,8 @@ from trellis.kube.reader import Selection
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.refusals import is_terminating
 from trellis.kube.resources import ENDPOINT_SLICES, ENDPOINTS, HOST_CONFIGS, HTTP_ROUTES, SERVICES, Resource
-from trellis.lattice.group_views import GroupView
-from trellis.lattice.service_views import RouteView, ServiceView, SliceView, view_slice
+from trellis.lattice.domain.group_views import GroupView
+from trellis.lattice.domain.service_views import RouteView, ServiceView, SliceView, view_slice
 from trellis.telemetry import get_logger
 
 Manifest = dict[str, Any]

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from service_reflector.timings import Timings
-from trellis.lattice.address import LatticeAddress
-from trellis.lattice.comparison import Comparison
-from trellis.lattice.groups import POD_LABEL
-from trellis.lattice.hosts import Sighting
-from trellis.lattice.lattices import Lattices
-from trellis.lattice.link import Link
+from trellis.lattice.connection.address import LatticeAddress
+from trellis.lattice.connection.groups import POD_LABEL
+from trellis.lattice.connection.lattices import Lattices
+from trellis.lattice.connection.link import Link
+from trellis.lattice.domain.hosts import Sighting
+from trellis.lattice.follow.comparison import Comparison
 from trellis.telemetry import TraceContext
 
 CONNECTION: Final = "trellis-service-reflector"

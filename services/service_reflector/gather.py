@@ -10,24 +10,24 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from service_reflector.domain.keeping import read_kept
+from service_reflector.domain.ownership import HostGroups, Owner, Undecided, owner_of, recorded_groups, successors
+from service_reflector.domain.snapshot import Claim, Preserved, Refused, Snapshot
+from service_reflector.domain.wishes import Wish, wish_of
 from service_reflector.following import Following
-from service_reflector.keeping import read_kept
-from service_reflector.ownership import HostGroups, Owner, Undecided, owner_of, recorded_groups, successors
-from service_reflector.snapshot import Claim, Preserved, Refused, Snapshot
 from service_reflector.timings import Timings
-from service_reflector.wishes import Wish, wish_of
 from trellis import names
 from trellis.events.services import ServiceReflected
+from trellis.installer_api.redaction import redact_url
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import NAMESPACES
-from trellis.lattice.group_views import GroupView, lattice_name
-from trellis.lattice.manifests import Application
-from trellis.lattice.reach import read_reach
-from trellis.lattice.running import Running
-from trellis.lattice.service_views import PodView, RouteView, ServiceView, SliceView
-from trellis.peers import Controller
-from trellis.redaction import redact_url
+from trellis.lattice.domain.group_views import GroupView, lattice_name
+from trellis.lattice.domain.manifests import Application
+from trellis.lattice.domain.reach import read_reach
+from trellis.lattice.domain.running import Running
+from trellis.lattice.domain.service_views import PodView, RouteView, ServiceView, SliceView
+from trellis.provisioning.other_controllers import Controller
 
 
 @dataclass(slots=True)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from service_reflector.following import Wake
 from service_reflector.gather import Known
-from service_reflector.measures import Measures
+from service_reflector.metrics import Measures
 from trellis.kube.errors import KubeError
-from trellis.lattice.group_addresses import address_of
+from trellis.lattice.connection.group_addresses import address_of
 from trellis.telemetry import TraceContext
 
 

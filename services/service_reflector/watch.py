@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TypeVar
 
+from service_reflector.domain.keeping import read_kept
 from service_reflector.gather import Known
-from service_reflector.keeping import read_kept
 from trellis import names
 from trellis.kube.informer import Change
-from trellis.lattice.group_views import GroupView
-from trellis.lattice.service_views import PodView, RouteView, ServiceView, SliceView
+from trellis.lattice.domain.group_views import GroupView
+from trellis.lattice.domain.service_views import PodView, RouteView, ServiceView, SliceView
 from trellis.telemetry import get_logger
 
 Wake = Callable[[str], None]

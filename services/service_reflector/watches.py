@@ -14,8 +14,8 @@ from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import DEPLOYMENTS, ENDPOINT_SLICES, HOST_CONFIGS, HTTP_ROUTES, PODS, SERVICES
 from trellis.kube.watch_timings import WatchTimings
-from trellis.lattice.group_views import GroupView, view_group
-from trellis.lattice.service_views import (
+from trellis.lattice.domain.group_views import GroupView, view_group
+from trellis.lattice.domain.service_views import (
     POD_SELECTOR,
     SLICE_SELECTOR,
     PodView,
@@ -27,8 +27,8 @@ from trellis.lattice.service_views import (
     view_service,
     view_slice,
 )
-from trellis.operators import view_operator
-from trellis.peers import Controller
+from trellis.lattice.wasmcloud_operator import view_operator
+from trellis.provisioning.other_controllers import Controller
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ import http
 import time
 from typing import Any, Final
 
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster.api import Api
 
 Manifest = dict[str, Any]
 _PATIENCE_SECONDS: Final = 120.0

@@ -20,8 +20,8 @@ from chaos.bus_servers import BusServers, quiet
 from chaos.misfortune import Fault
 from chaos.steps import Step
 from support.suite.tcp_proxy import TcpProxy
-from trellis.bus.message import HEADER_MSG_ID
-from trellis.bus.permissions import durables
+from trellis.bus.accounts.permissions import durables
+from trellis.bus.consume.message import HEADER_MSG_ID
 from trellis.events.subjects import PROVISIONER, STREAM_EVENTS, escape
 
 GARBAGE: Final = b"\xff not json"

@@ -16,8 +16,8 @@ from typing import Final
 
 from chaos import small_disk
 from support.suite.tcp_proxy import TcpProxy
-from trellis.localcluster.nats import NatsServer
-from trellis.localcluster.ports import LOOPBACK, free_ports
+from trellis_dev.localcluster.nats import NatsServer
+from trellis_dev.localcluster.ports import LOOPBACK, free_ports
 
 _NOWHERE: Final = f"{LOOPBACK}:1"
 """Where servers that hear of each other from a third find nobody: such a route would lead past the proxies."""

@@ -22,10 +22,10 @@ from chaos.namespaces import Namespaces
 from chaos.steps import Step
 from support.guests.built import compile_c
 from support.guests.controllers_world import CONFIG_MAPS, Tenant
-from trellis.localcluster.api import Api
-from trellis.localcluster.building import How, make_once
-from trellis.localcluster.paths import cache_root
-from trellis.localcluster.progress import Quiet
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.building import How, make_once
+from trellis_dev.localcluster.paths import cache_root
+from trellis_dev.localcluster.progress import Quiet
 
 Manifest = dict[str, Any]
 _GUEST: Final = Path(__file__).parent / "keep_equal.c"

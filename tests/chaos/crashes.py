@@ -40,8 +40,8 @@ from support.nodes.fleet import Fleet
 from support.suite.nursery import Child, Nursery
 from support.suite.tcp_proxy import TcpProxy
 from trellis.events.subjects import STREAM_DEAD
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 CHAPTER_SECONDS: Final = 90.0
 _PAUSE_SECONDS: Final = 0.3

@@ -22,7 +22,8 @@ from chaos.replicas import Replica
 from chaos.steps import Step
 from support.cluster.api_proxy import Trouble
 from support.suite.tcp_proxy import TcpProxy
-from trellis import localcluster, names
+from trellis import names
+from trellis_dev import localcluster
 
 _STRANGER: Final = "stranger"
 _TROUBLES: Final = {

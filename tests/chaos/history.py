@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import psutil
 
-from trellis import localcluster
+from trellis_dev import localcluster
 
 API: Final = "kube-apiserver"
 _OPTION: Final = "--listen-client-urls="

@@ -19,7 +19,7 @@ from chaos.asking import Asking
 from support.nodes.installers import LAST_LOG_LINE
 from support.nodes.kubelets import Disk
 from trellis import names
-from trellis.installing import SpecError
+from trellis.installer_api.spec import SpecError
 
 Manifest = dict[str, Any]
 _LOOK_SECONDS: Final = 0.25

@@ -14,10 +14,10 @@ import os
 import signal
 from pathlib import Path
 
-import trellis_bundle.command_line
+import trellis_cli.command_line
 from chaos.orders import AFTER, BEFORE, VARIABLE
 from trellis.kube.transport import HttpRequest, HttpTransport, Reply
-from trellis_bundle.run import SERVICES
+from trellis_cli.run.services import SERVICES
 
 _send = HttpTransport.send
 
@@ -55,4 +55,4 @@ def die(order: Path) -> None:
 def main() -> None:
     """Be `trellis`, with what is in ``sys.argv``."""
     be_mortal(Path(os.environ[VARIABLE]))
-    trellis_bundle.command_line.main()
+    trellis_cli.command_line.main()

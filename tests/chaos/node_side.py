@@ -22,7 +22,7 @@ from support.nodes.kubelets import Disk
 from support.nodes.shims import CLASSES
 from support.nodes.shims import SHIMS as SHIMS_PATH
 from trellis import names
-from trellis.localcluster.nodes import node_manifest
+from trellis_dev.localcluster.nodes import node_manifest
 
 Manifest = dict[str, Any]
 _JOBS: Final = "/apis/batch/v1/namespaces"

@@ -17,13 +17,13 @@ from typing import Any, Final
 
 from nats.aio.msg import Msg
 
-import trellis_bundle.command_line
+import trellis_cli.command_line
 from chaos.points import Point, When, of_question, of_reply, of_request, of_subject
-from trellis.bus.ack import Ack
-from trellis.bus.publisher import Publisher
+from trellis.bus.consume.ack import Ack
+from trellis.bus.publish.publisher import Publisher
 from trellis.kube.transport import HttpRequest, HttpTransport, Reply
-from trellis.lattice.link import Link
-from trellis_bundle.run import SERVICES
+from trellis.lattice.connection.link import Link
+from trellis_cli.run.services import SERVICES
 
 PASSED: Final = "TRELLIS_TEST_POINTS"
 DEATH: Final = "TRELLIS_TEST_DEATH"
@@ -112,4 +112,4 @@ def note(points: Points) -> None:
 def main() -> None:
     """Be `trellis`, with what is in ``sys.argv``."""
     note(Points(Path(os.environ[PASSED]), Path(os.environ[DEATH])))
-    trellis_bundle.command_line.main()
+    trellis_cli.command_line.main()

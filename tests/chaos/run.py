@@ -42,8 +42,8 @@ from support.suite import stepped_clock
 from support.suite.nursery import Nursery, nursery
 from trellis.crds.kinds import APPLICATIONS, KINDS, Kind, make_definition
 from trellis.kube.resources import DEFINITIONS
-from trellis.localcluster import ClusterInfo, Lattices, local_cluster, up
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo, Lattices, local_cluster, up
+from trellis_dev.localcluster.api import Api
 
 
 def define(cluster: ClusterInfo, kinds: Sequence[Kind] = (*KINDS, APPLICATIONS)) -> None:

@@ -34,8 +34,8 @@ from support.nodes.fleet import Fleet
 from support.suite import planted
 from support.suite.nursery import Nursery
 from support.suite.tcp_proxy import TcpProxy
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 _LATE_SECONDS: Final = 150.0
 """How long after its time a step may be: people wait for servers and for what they deleted."""

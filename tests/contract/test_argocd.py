@@ -11,17 +11,17 @@ import pytest
 import yaml
 from lupa.lua51 import LuaRuntime
 
-from application_manager.actions import Decision, Put, Reason
-from application_manager.actions import Said as Because
-from application_manager.conditions import Refused, Seen, status_of
-from application_manager.snapshot import Absence, Base, Model, Snapshot
-from application_manager.views import view_application
+from application_manager.domain.actions import Decision, Put, Reason
+from application_manager.domain.actions import Said as Because
+from application_manager.domain.conditions import Refused, Seen, status_of
+from application_manager.domain.snapshot import Absence, Base, Model, Snapshot
+from application_manager.domain.views import view_application
 from support.suite.naming import lacking
 from support.wadm.application_objects import stored
 from trellis.crds.application import Application
 from trellis.crds.application_status import Phase
-from trellis.lattice.replies import Refusal, Status
-from trellis.lattice.store import StoredModel
+from trellis.lattice.domain.replies import Refusal, Status
+from trellis.lattice.domain.store import StoredModel
 
 ROOT = Path(__file__).parents[2]
 OURS, THEIRS = "ours", "wasmcloud-operator's"

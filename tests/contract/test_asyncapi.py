@@ -14,15 +14,15 @@ from faststream.nats import NatsBroker
 from faststream.specification.asyncapi.v3_0_0.schema import ApplicationSchema
 
 from trellis.bus.bus import Bus
-from trellis.bus.specification import asyncapi_of
-from trellis.bus.streams import Epoch
+from trellis.bus.streams.specification import asyncapi_of
+from trellis.bus.streams.streams import Epoch
 from trellis.events.compatibility import breaking_changes
-from trellis.events.schemas import ASYNCAPI_FILE, asyncapi, schema_file
 from trellis.events.subjects import FACTS, STREAM_EVENTS, STREAM_SUBJECTS, FactSpec, fact_filter, spec_of
-from trellis.health import Health
-from trellis.kube.fake import FakeKube
-from trellis.runtime import Base
+from trellis.runtime.run import Base
 from trellis.telemetry import Metrics, setup
+from trellis.telemetry.health import Health
+from trellis_dev.fakes.fake import FakeKube
+from trellis_tools.events.schemas import ASYNCAPI_FILE, asyncapi, schema_file
 
 ROOT = Path(__file__).parents[2]
 COMMITTED = ROOT / "deploy" / "events"

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from support.suite.naming import lacking
 from support.suite.pages import BUS_PAGE, Block, blocks, table
-from trellis.bus.streams import DEFAULT_LIMITS
+from trellis.bus.streams.streams import DEFAULT_LIMITS
 from trellis.events.envelope import RawCloudEvent
 from trellis.events.subjects import STREAM_SUBJECTS, escape, fact_subject, spec_of_type
-from trellis.events.table import BEGIN, END, main, with_table
 from trellis.telemetry import trace_from
+from trellis_tools.events.table import BEGIN, END, main, with_table
 
 DAY, MIB = 86_400, 1024 * 1024
 RUN_ELSEWHERE: set[Block] = {

@@ -13,9 +13,9 @@ from support.chart.rendered import ChartRefusedError, Manifest, hooks, notes, on
 from support.cluster.grants import given
 from support.suite.naming import lacking
 from trellis import names
-from trellis_bundle.command_line import app
-from trellis_bundle.commands import register
-from trellis_bundle.let_go_model import GUARDS
+from trellis_cli.command_line import app
+from trellis_cli.commands import register
+from trellis_cli.let_go.model import GUARDS
 
 OWN_SERVER = {"enabled": False, "url": "nats://nats.example.com:4222"}
 EVENTS = ("pre-delete", "test")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import yaml
 
 from support.chart.rendered import CHART, SYSTEM, ChartRefusedError, Manifest, helm, hooks, of, rendered
-from trellis.bus.accounts import chart_accounts
+from trellis.bus.accounts.accounts import chart_accounts
 
 ISSUED: dict[str, Any] = {"enabled": True, "certManager": {"issuerRef": {"name": "lab"}}}
 OWN = {"enabled": True, "secretName": "bus-certificates"}
@@ -168,6 +169,10 @@ def test_servers_are_told_of_certificates_that_somebody_else_renews(tls: dict[st
         assert one["securityContext"]["capabilities"] == {"drop": ["ALL"]}
         assert one["securityContext"]["readOnlyRootFilesystem"]
         assert {"limits", "requests"} <= set(one["resources"])
+    for one in pod["containers"][1:]:
+        python, option, module = one["command"][:3]
+        assert (python, option) == ("python", "-m")
+        assert importlib.util.find_spec(module), "what the pod runs is a module of the image"
 
 
 def test_servers_are_restarted_for_other_certificates_and_not_for_when_they_are_renewed() -> None:

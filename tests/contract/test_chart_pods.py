@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from controller_host.preparing import COMPILING
-from controller_host.views import parse_bytes
+from controller_host.domain.views import parse_bytes
+from controller_host.module.preparing import COMPILING
 from support.chart.rendered import CHART, ChartRefusedError, Manifest, of, only, rendered
-from trellis.bus.permissions import SUBSCRIPTIONS
+from trellis.bus.accounts.permissions import SUBSCRIPTIONS
 from trellis.crds.kinds import BY_DIRECTORY, KINDS
-from trellis_bundle.run import SERVICES as RUNNABLES
+from trellis_cli.run.services import SERVICES as RUNNABLES
 
 ROOT = CHART.parents[2]
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())

@@ -11,9 +11,9 @@ import yaml
 from controller_host.settings import Settings
 from support.chart.rendered import CHART, ChartRefusedError, Manifest, helm, of, only, rendered
 from support.cluster.grants import manifests
-from trellis_bundle.controllers_roles import roles as controllers_roles
-from trellis_bundle.secrets_roles import Listed
-from trellis_bundle.secrets_roles import roles as secrets_roles
+from trellis_cli.controllers.roles import roles as controllers_roles
+from trellis_cli.secrets.roles import Listed
+from trellis_cli.secrets.roles import roles as secrets_roles
 
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 SERVICES = list(VALUES["services"])

@@ -15,7 +15,7 @@ import yaml
 
 from support.examples.folders import manifests
 from support.suite.commands import expect_command
-from trellis_bundle.reference.__main__ import SETTINGS
+from trellis_tools.reference.__main__ import SETTINGS
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docker-compose.yml"

@@ -12,30 +12,30 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from console import streaming, visits
-from console.feed import STREAMS, Feed, item_of
-from console.limits import NAMESPACES, PAGE_EVENTS, STREAMS_EACH
-from console.link import Link
-from console.routes import Routes
+from console.domain.limits import NAMESPACES, PAGE_EVENTS, STREAMS_EACH
+from console.http.routes import Routes
+from console.live import streaming, visits
+from console.live.feed import STREAMS, Feed, item_of
+from console.live.link import Link
 from console.settings import Settings
 from support.console import seen_objects as objects
-from trellis.bus.stored import Stored
-from trellis.bus.tail import event_of
-from trellis.health import Health
-from trellis.lattice.service_views import view_pod
-from trellis.node_and_job import view_node
-from trellis.provisioning import Wish
-from trellis.read_model.cards import (
+from trellis.bus.streams.stored import Stored
+from trellis.bus.streams.tail import event_of
+from trellis.lattice.domain.service_views import view_pod
+from trellis.provisioning.nodes_and_jobs import view_node
+from trellis.provisioning.views import Wish
+from trellis.read_model.entities.cards import (
     view_app_card,
     view_controller_card,
     view_group_card,
     view_service_card,
     view_shim_card,
 )
-from trellis.read_model.composing import PARTS, Composer
-from trellis.read_model.entities import PartStatus, State
-from trellis.read_model.nodes import NodeState
-from trellis.read_model.rollout import NodeStage, Phase
+from trellis.read_model.entities.composing import PARTS, Composer
+from trellis.read_model.entities.entities import PartStatus, State
+from trellis.read_model.tables.nodes import NodeState
+from trellis.read_model.tables.rollout import NodeStage, Phase
+from trellis.telemetry.health import Health
 
 PAGE = (Path(__file__).parents[2] / "docs" / "console.md").read_text()
 COMMON = {"kind", "namespace", "name", "state", "why"}

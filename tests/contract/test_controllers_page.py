@@ -9,11 +9,11 @@ from datetime import timedelta
 import pytest
 import yaml
 
+from controller_host.domain.views import read_spec, view_controller
 from controller_host.guest.faults import FaultKind
-from controller_host.outcomes import INIT_FAILED, RECONCILE_FAILED
+from controller_host.report.status import Seen, status_of
+from controller_host.scheduler.outcomes import INIT_FAILED, RECONCILE_FAILED
 from controller_host.settings import Settings
-from controller_host.status import Seen, status_of
-from controller_host.views import read_spec, view_controller
 from support.suite.commands import expect_command
 from support.suite.pages import DOCS, table
 from trellis.crds.wasm_controllers import WasmController

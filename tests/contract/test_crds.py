@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from trellis.crds.generate import differences, documents
 from trellis.crds.kinds import APPLICATIONS, KINDS, Kind, make_definition
+from trellis_tools.crds.generate import differences, documents
 
 ROOT = Path(__file__).parents[2]
 # Of the kinds that are taken over; the others have no former owner.

@@ -16,11 +16,11 @@ import provisioner.settings
 import secrets_backend.settings
 import service_reflector.settings
 from support.suite.commands import expect_command
+from trellis.config.settings import ServiceSettings
 from trellis.crds.host_config import WasmCloudHostConfigSpec
-from trellis.installing import ShimWish
-from trellis.settings import ServiceSettings
-from trellis.shims import is_for, view_shim, wish_for
-from trellis.testing.builders import a_node
+from trellis.installer_api.spec import ShimWish
+from trellis.provisioning.shims import is_for, view_shim, wish_for
+from trellis_dev.testing.builders import a_node
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from trellis.events.compatibility import Break, Change, breaking_changes
-from trellis.events.generate import breaks, differences
-from trellis.events.schemas import documents, fact_schema, schema_file
 from trellis.events.subjects import FACTS, FactSpec
+from trellis_tools.events.generate import breaks, differences
+from trellis_tools.events.schemas import documents, fact_schema, schema_file
 
 COMMITTED = Path(__file__).parents[2] / "deploy" / "events"
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from secrets_backend.decide import LinkGrant, view_grant
-from secrets_backend.resources import Reader, make_impersonation, make_reading
-from secrets_backend.tokens import Token
+from secrets_backend.domain.decide import LinkGrant, view_grant
+from secrets_backend.domain.resources import Reader, make_impersonation, make_reading
+from secrets_backend.domain.tokens import Token
 from support.examples.folders import EXAMPLES, Manifest, files, folders, kustomization, manifest, manifests
 from support.suite.commands import expect_command
 from trellis.crds.application import Application
@@ -20,8 +20,8 @@ from trellis.crds.secret_grants import SecretGrant
 from trellis.crds.shim import Shim
 from trellis.crds.wasm_controllers import WasmController
 from trellis.kube.resources import HOST_CONFIGS
-from trellis_bundle.controllers_roles import actors_of, manifests_of
-from trellis_bundle.secrets_check_model import Around, judge, uses_of
+from trellis_cli.controllers.roles import actors_of, manifests_of
+from trellis_cli.secrets.model import Around, judge, uses_of
 
 README = (EXAMPLES / "README.md").read_text()
 MODELS = {

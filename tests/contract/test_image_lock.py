@@ -18,7 +18,7 @@ DOCKERFILE = (ROOT / "deploy" / "images" / "services.Dockerfile").read_text()
 SERVICES = sorted(
     path.name
     for path in (ROOT / "services").iterdir()
-    if (path / "__main__.py").exists() and path.name not in {"trellis_bundle", "node_installer"}
+    if (path / "__main__.py").exists() and path.name not in {"trellis_cli", "node_installer"}
 )
 PINNED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from trellis.localcluster.own_images import INSTALLER, SERVICES, OwnImage
+from trellis_dev.localcluster.own_images import INSTALLER, SERVICES, OwnImage
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "deploy" / "images"))

@@ -12,11 +12,11 @@ from prometheus_client import Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
 from support.suite.naming import lacking
-from trellis.monitoring.dashboard import expressions, make_dashboard
-from trellis.monitoring.generate import documents, main
-from trellis.monitoring.metrics_table import BEGIN, described, with_table
-from trellis.monitoring.panels import ROWS
 from trellis.telemetry import Metrics, process_metrics
+from trellis_tools.monitoring.dashboard import expressions, make_dashboard
+from trellis_tools.monitoring.generate import documents, main
+from trellis_tools.monitoring.metrics_table import BEGIN, described, with_table
+from trellis_tools.monitoring.panels import ROWS
 
 ROOT = Path(__file__).parents[2]
 RULES = yaml.safe_load((ROOT / "deploy/monitoring/rules.yaml").read_text())

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from support.chart.rendered import rendered
-from trellis.localcluster import requirements
+from trellis_dev.localcluster import requirements
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for folder in ("services", "shared", "deploy", "bench") for path in (ROOT / folder).rglob("*.py"))
@@ -65,7 +65,7 @@ def _of_arguments(items: list[ast.expr], fixed: set[str]) -> Iterator[str]:
 
 SUSPECT = re.compile(r"shell|system|popen|getoutput|getstatusoutput|sh[\"']")
 # What a row of a table of constants is called where it is used.
-OF_A_TABLE = {"shared/trellis/localcluster/requirements.py": frozenset({"trial"})}
+OF_A_TABLE = {"devtools/trellis_dev/localcluster/requirements.py": frozenset({"trial"})}
 
 
 def test_no_program_gives_a_shell_a_line_with_values() -> None:

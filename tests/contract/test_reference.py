@@ -10,14 +10,14 @@ import yaml
 from pydantic import Field
 
 from support.suite.naming import lacking
+from trellis.config.settings import ServiceSettings
 from trellis.crds.kinds import BY_DIRECTORY, make_definition
 from trellis.events.subjects import FACTS
-from trellis.settings import ServiceSettings
-from trellis_bundle.reference.__main__ import SETTINGS, differences, hears, pages
-from trellis_bundle.reference.facts import anchor, example
-from trellis_bundle.reference.kinds import kind_page, properties
-from trellis_bundle.reference.markdown import cell
-from trellis_bundle.reference.settings_page import settings_page
+from trellis_tools.reference.__main__ import SETTINGS, differences, hears, pages
+from trellis_tools.reference.facts import anchor, example
+from trellis_tools.reference.kinds import kind_page, properties
+from trellis_tools.reference.markdown import cell
+from trellis_tools.reference.settings_page import settings_page
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs/reference"

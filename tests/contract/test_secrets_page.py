@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 import yaml
 
-from secrets_backend.decide import LinkGrant, identify, view_grant
-from secrets_backend.policy import Policy
-from secrets_backend.refusals import Refusal
+from secrets_backend.domain.decide import LinkGrant, identify, view_grant
+from secrets_backend.domain.policy import Policy
+from secrets_backend.domain.refusals import Refusal
+from secrets_backend.domain.tokens import Token
 from secrets_backend.settings import Settings
-from secrets_backend.tokens import Token
 from support.suite.commands import expect_command
 from trellis.crds.application import Application
 from trellis.crds.secret_grants import SecretGrant
 from trellis.events.secrets import SecretChanged, SecretDenied, SecretGranted
 from trellis.names import ANNOTATION_RESTART_ON, ANNOTATION_RESTARTED_FOR, RESTART_ON_CHANGE, SECRETS_KEY
-from trellis_bundle.secrets_check_model import Around, judge, uses_of
+from trellis_cli.secrets.model import Around, judge, uses_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/secrets.md").read_text()

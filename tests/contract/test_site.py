@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from support.suite.commands import expect_command
-from trellis_bundle.reference.__main__ import SETTINGS
+from trellis_tools.reference.__main__ import SETTINGS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

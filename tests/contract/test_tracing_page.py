@@ -13,7 +13,7 @@ from trellis import names
 from trellis.telemetry.stories import MERGED
 from trellis.telemetry.timings import TelemetryTimings
 from trellis.telemetry.tracing import MOST_BESIDE
-from trellis_bundle.trace import KINDS
+from trellis_cli.trace.command import KINDS
 
 TEXT = (DOCS / "tracing.md").read_text()
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", TEXT, re.DOTALL | re.MULTILINE))

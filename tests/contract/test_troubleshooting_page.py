@@ -8,10 +8,10 @@ import pytest
 
 from support.nodes.situations import SITUATIONS, Situation
 from support.suite.commands import expect_command
-from trellis.bus.connection import REFUSED
+from trellis.bus.connection.connection import REFUSED
 
 PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
-SUITE = Path(__file__).parents[1] / "integration" / "trellis_bundle" / "test_explained.py"
+SUITE = Path(__file__).parents[1] / "integration" / "trellis_cli" / "test_explained.py"
 
 
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| ")][1:]

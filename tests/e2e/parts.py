@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from trellis.localcluster import lattice_servers, requirements, wasmshim
+from trellis_dev.localcluster import lattice_servers, requirements, wasmshim
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from support.secrets import secrets_client

@@ -28,8 +28,8 @@ from support.guests import built as guests
 from support.secrets import secrets_client
 from support.suite import durations
 from support.suite.suite_rights import FOLDER_VARIABLE, faults
-from trellis.localcluster import tools
-from trellis.localcluster.progress import Lines
+from trellis_dev.localcluster import tools
+from trellis_dev.localcluster.progress import Lines
 
 HERE = Path(__file__).parent
 TOOLS = ("nats", "kubeconform", "promtool")

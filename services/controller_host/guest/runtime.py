@@ -1,7 +1,7 @@
 """All that runs guests, as one thing: who imports this module has the engine in memory.
 
-In: a directory for compiled modules. Out: modules and instances. Imported by ``controller_host.loading`` when the first
-guest is to run; the rest of the service knows it by its type alone.
+In: a directory for compiled modules. Out: modules and instances. Imported by ``controller_host.module.loading`` when
+the first guest is to run; the rest of the service knows it by its type alone.
 """
 
 from __future__ import annotations

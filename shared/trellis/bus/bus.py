@@ -16,26 +16,26 @@ import nats.errors
 from nats.js import JetStreamContext
 from opentelemetry.trace import SpanKind
 
-from trellis.bus import cancellation
-from trellis.bus.ack import Ack
-from trellis.bus.availability import Availability
-from trellis.bus.claim import Claim
-from trellis.bus.connection import Address, Connection, client_of, describe
-from trellis.bus.dead import Letter
+from trellis.bus.accounts.claim import Claim
+from trellis.bus.connection import cancellation
+from trellis.bus.connection.connection import Address, Connection, client_of, describe
+from trellis.bus.consume.ack import Ack
+from trellis.bus.consume.hearing import Listeners
+from trellis.bus.consume.message import HEADER_MSG_ID, HEADER_TRACEPARENT, Origin, compose
+from trellis.bus.consume.subscriber import FactHandler, Reader, Received, Subscription
+from trellis.bus.dead_letters.dead import Letter
 from trellis.bus.errors import BusError, BusUnavailable, FactRefused, NotAllowed, StreamError
-from trellis.bus.hearing import Listeners
-from trellis.bus.history import last_facts
-from trellis.bus.keeper import Keeper, jetstream_of
-from trellis.bus.message import HEADER_MSG_ID, HEADER_TRACEPARENT, Origin, compose
-from trellis.bus.publisher import Publisher
-from trellis.bus.streams import DEFAULT_LIMITS, StreamLimits, ensure_streams
-from trellis.bus.subscriber import FactHandler, Reader, Received, Subscription
+from trellis.bus.publish.availability import Availability
+from trellis.bus.publish.publisher import Publisher
+from trellis.bus.streams.history import last_facts
+from trellis.bus.streams.keeper import Keeper, jetstream_of
+from trellis.bus.streams.streams import DEFAULT_LIMITS, StreamLimits, ensure_streams
 from trellis.bus.timings import BusTimings
-from trellis.credentials import Credentials
+from trellis.config.nats_credentials import Credentials
 from trellis.events.envelope import CONTENT_TYPE, FactData
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, copy_subject, fact_subject, spec_of
-from trellis.health import Health
 from trellis.telemetry import Telemetry, current_trace, get_logger, trace_from
+from trellis.telemetry.health import Health
 
 __all__ = [
     "Ack",

@@ -28,6 +28,7 @@ import aiohttp
 from aiohttp import AddrInfoType
 from aiohttp.client_proto import ResponseHandler
 
+from trellis.config.errors import SettingsError
 from trellis.kube.client_package import (
     SERVICE_CERT_FILENAME,
     SERVICE_HOST_ENV_NAME,
@@ -43,7 +44,6 @@ from trellis.kube.client_package import (
 )
 from trellis.kube.exec_plugin import ExecCredential, PluginFailed, run_plugin
 from trellis.kube.timings import ConnectionTimings, PluginTimings
-from trellis.settings_errors import SettingsError
 
 KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 """Probes of a silent connection, in seconds and in number: a watch of a kind that does not change is not idle to what

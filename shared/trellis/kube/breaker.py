@@ -15,8 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
-from trellis.breaker import Destruction, Limits, State, ask, held_message, settled, unreadable, without_ended
-from trellis.breaker_record import make_breakers, read_breakers
 from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, NotLeading
 from trellis.kube.informer import Informer
@@ -24,6 +22,8 @@ from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import CONFIGMAPS
 from trellis.kube.timings import BreakerTimings
 from trellis.kube.unhurried_clock import UnhurriedClock
+from trellis.limits.breaker import Destruction, Limits, State, ask, held_message, settled, unreadable, without_ended
+from trellis.limits.breaker_record import make_breakers, read_breakers
 from trellis.names import breaker_name, short_hash
 from trellis.telemetry import get_logger
 

@@ -18,7 +18,6 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 import orjson
 
-from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.backoff import Backoff
 from trellis.kube.calls import Caller
@@ -30,6 +29,7 @@ from trellis.kube.resources import NAMESPACES, PODS, Manifest, Resource
 from trellis.kube.timings import KubeTimings
 from trellis.kube.transport import HttpRequest, HttpTransport
 from trellis.telemetry import Telemetry, get_logger
+from trellis.telemetry.health import Health
 from trellis.telemetry.metrics import trellis_version
 
 __all__ = ["PAGE", "Kube", "Listing", "PatchOps"]

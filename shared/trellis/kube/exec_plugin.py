@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from trellis.json_text import read_json
+from trellis.installer_api.json_text import read_json
+from trellis.installer_api.redaction import redact_url
 from trellis.kube.timings import PluginTimings
-from trellis.redaction import redact_url
 
 _MOST_BYTES: Final = 1 << 20
 _MOST_WORDS: Final = 300

@@ -11,11 +11,11 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from trellis.health import Health
 from trellis.kube.calls import Contact
 from trellis.kube.reader import Reader
 from trellis.kube.shared_transport import SharedTransport
-from trellis.shares import Shares
+from trellis.runtime.fair_share import Shares
+from trellis.telemetry.health import Health
 
 
 class Perspectives(Reader):

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import orjson
 
-from trellis.health import Health
 from trellis.kube.calls import Caller
 from trellis.kube.errors import Call, Gone, KubeError, error_from_event, unavailable
 from trellis.kube.nesting import parse
@@ -23,6 +22,7 @@ from trellis.kube.resources import PODS, Manifest, Resource
 from trellis.kube.timings import KubeTimings
 from trellis.kube.transport import HttpRequest
 from trellis.telemetry import Telemetry
+from trellis.telemetry.health import Health
 
 PAGE: Final = 500
 """Objects per page of a list."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
-from trellis.health import Health
 from trellis.kube.errors import Forbidden, Invalid, KubeError, Unavailable
 from trellis.kube.timings import RefusalTimings
+from trellis.telemetry.health import Health
 
 _TERMINATING: Final = "because it is being terminated"
 K = TypeVar("K", bound=Hashable)

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from trellis.health import Health
 from trellis.kube.errors import Forbidden, KubeError
 from trellis.telemetry import get_logger
+from trellis.telemetry.health import Health
 
 _REFUSED: Final = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)"'

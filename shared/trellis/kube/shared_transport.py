@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
 from trellis.kube.transport import ConnectionFailed, HttpRequest, Reply, Stream, Transport
-from trellis.shares import Shares
+from trellis.runtime.fair_share import Shares
 
 IMPERSONATE: Final = "Impersonate-User"
 IMPERSONATE_GROUP: Final = "Impersonate-Group"

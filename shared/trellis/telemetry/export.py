@@ -17,7 +17,7 @@ from typing import Final
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-from trellis.redaction import redact_url
+from trellis.installer_api.redaction import redact_url
 from trellis.telemetry.logs import get_logger
 from trellis.telemetry.timings import TelemetryTimings
 

@@ -16,7 +16,7 @@ import structlog
 from opentelemetry import trace
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from trellis.redaction import redact_url
+from trellis.installer_api.redaction import redact_url
 from trellis.telemetry.jsontext import to_json
 from trellis.telemetry.text import text_renderer, wants_colours
 

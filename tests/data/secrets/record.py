@@ -18,15 +18,15 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from secrets_backend.protocol import HOST_KEY_HEADER, RESPONSE_KEY_HEADER, open_request, seal_reply, success
-from secrets_backend.refusals import ErrorName, Refusal
+from secrets_backend.domain.protocol import HOST_KEY_HEADER, RESPONSE_KEY_HEADER, open_request, seal_reply, success
+from secrets_backend.domain.refusals import ErrorName, Refusal
 from support.secrets.opened_requests import KEYS
 from support.secrets.secret_requests import ENTITY_JWT, HOST_JWT, NOW, SERVER_SEED
 from support.secrets.token_sides import SIDES
-from trellis.localcluster.building import How, make_once
-from trellis.localcluster.crates import CrateBuild, sources_digest
-from trellis.localcluster.paths import cache_root
-from trellis.localcluster.progress import Lines
+from trellis_dev.localcluster.building import How, make_once
+from trellis_dev.localcluster.crates import CrateBuild, sources_digest
+from trellis_dev.localcluster.paths import cache_root
+from trellis_dev.localcluster.progress import Lines
 
 HERE = Path(__file__).resolve().parent
 TESTS = HERE.parents[1]

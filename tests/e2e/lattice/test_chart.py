@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from host_manager.group import ADOPTED
-from host_manager.resources import make_nats_conf
+from host_manager.domain.group import ADOPTED
+from host_manager.domain.resources import make_nats_conf
 from support.chart.chart_parts import container, lattice_server, running, variables
 from support.chart.rendered import of, rendered
 from support.lattices.host_groups import wish
 from support.nodes.fleet import eventually
-from trellis.localcluster.building import How
-from trellis.localcluster.lattice_servers import WADM, lattice_servers
-from trellis.localcluster.nats import NatsServer
-from trellis.localcluster.nats_requests import request
-from trellis.localcluster.ports import LOOPBACK
-from trellis.localcluster.progress import Lines
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.lattice_servers import WADM, lattice_servers
+from trellis_dev.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats_requests import request
+from trellis_dev.localcluster.ports import LOOPBACK
+from trellis_dev.localcluster.progress import Lines
 
 LATTICE = "shop"
 SERVICE = "trellis-lattice-nats.trellis-system"

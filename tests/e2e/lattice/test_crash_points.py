@@ -15,7 +15,7 @@ from chaos.run import define
 from chaos.stories import LATTICE, STORIES, Story
 from support.nodes.installers import INSTALLER_STAGES
 from support.suite.nursery import Nursery, nursery
-from trellis.localcluster import ClusterInfo, Lattices, owned_cluster
+from trellis_dev.localcluster import ClusterInfo, Lattices, owned_cluster
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -15,15 +15,15 @@ from typing import Any
 import psutil
 import pytest
 
-from trellis.localcluster import Lattices, LocalClusterError, down, kill, registry, restart, status, up
-from trellis.localcluster.nats_requests import request
-from trellis.localcluster.paths import Layout
-from trellis.localcluster.state import load_token
-from trellis.localcluster.supervisor import marked
+from trellis_dev.localcluster import Lattices, LocalClusterError, down, kill, registry, restart, status, up
+from trellis_dev.localcluster.nats_requests import request
+from trellis_dev.localcluster.paths import Layout
+from trellis_dev.localcluster.state import load_token
+from trellis_dev.localcluster.supervisor import marked
 
 OWNER = """
 import sys
-from trellis.localcluster import Lattices, owned_cluster
+from trellis_dev.localcluster import Lattices, owned_cluster
 with owned_cluster(lattices=Lattices()) as info:
     print(info.name, flush=True)
     sys.stdin.read()
@@ -50,7 +50,7 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def trellis(*words: str, status: int = 0) -> str:
     """Run a command; return its standard output, or what it said of its failure."""
     done = subprocess.run(
-        [sys.executable, "-m", "trellis_bundle", *words], capture_output=True, text=True, check=False, timeout=2400
+        [sys.executable, "-m", "trellis_cli", *words], capture_output=True, text=True, check=False, timeout=2400
     )
     assert done.returncode == status, done.stderr
     return done.stdout if status == 0 else done.stderr
@@ -141,7 +141,7 @@ def test_wadm_and_hosts_die_with_the_owner_of_their_cluster() -> None:
 
 
 def test_a_host_that_cannot_start_is_named_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trellis.localcluster.lattices.write_private", lambda path, _: path.write_text("nonsense"))
+    monkeypatch.setattr("trellis_dev.localcluster.lattices.write_private", lambda path, _: path.write_text("nonsense"))
     with pytest.raises(LocalClusterError, match=r"\bhost-default-0 "):
         up("broken", lattices=Lattices())
     assert "broken" not in registry.names()

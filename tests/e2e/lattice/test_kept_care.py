@@ -19,9 +19,9 @@ from support.wadm.kept_behaviour import wadm_has
 from support.wadm.wadm_stand_in import BUCKET
 from trellis import names
 from trellis.kube.resources import APPLICATIONS, CONFIGMAPS, HOST_CONFIGS, LEASES
-from trellis.lattice.group_views import view_group
-from trellis.lattice.subjects import STREAM_MODELS
-from trellis.localcluster import ClusterInfo
+from trellis.lattice.domain.group_views import view_group
+from trellis.lattice.domain.subjects import STREAM_MODELS
+from trellis_dev.localcluster import ClusterInfo
 
 pytestmark = pytest.mark.cluster
 

@@ -9,7 +9,7 @@ import pytest
 
 from support.lattices.host_behaviour import SECONDS, HostBehaviour, NewHost, Running, own_lattice
 from support.lattices.real_lattice import HostProcess, RealLattice
-from trellis.localcluster.processes import wait_gone
+from trellis_dev.localcluster.processes import wait_gone
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from support.lattices.host_world import HostWorld
 from support.lattices.real_lattice import RealLattice, Wadm
 from support.wadm.kept import KeptWorld, kept_world
 from support.wadm.restored_behaviour import Restored, RestoredBehaviour
-from trellis.localcluster import lattice_servers
+from trellis_dev.localcluster import lattice_servers
 
 pytestmark = pytest.mark.cluster
 

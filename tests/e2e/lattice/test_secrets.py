@@ -27,8 +27,8 @@ from support.secrets import secrets_client
 from support.secrets.secrets_conformance.world import NOT_TEXT, READER, TEXT, World
 from support.secrets.secrets_server import Asked, Place, asked_backend
 from trellis.kube.resources import SECRET_GRANTS, SECRETS, Resource
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.nats import NatsServer
 
 REVEAL = Path(__file__).parents[2] / "data" / "secrets" / "reveal.wat"
 POLICY = "policy.secret.wasmcloud.dev/v1alpha1"
@@ -195,7 +195,7 @@ async def test_a_host_older_than_the_key_goes_on_being_given_secrets(backed: Bac
 
 def _rotate(backed: Backed) -> None:
     """Give the backend a new key, and wait until it hands it out."""
-    command = [sys.executable, "-m", "trellis_bundle", "secrets", "rotate", "--wait", "0s"]
+    command = [sys.executable, "-m", "trellis_cli", "secrets", "rotate", "--wait", "0s"]
     place = backed.asked.place
     environment = {"TRELLIS_NAMESPACE": place.home, "TRELLIS_KUBECONFIG": str(place.info.kubeconfig)}
     subprocess.run(command, env={**os.environ, **environment}, check=True)

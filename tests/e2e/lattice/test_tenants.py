@@ -23,9 +23,9 @@ from support.nodes.fleet import eventually
 from support.wadm.kept import KeptWorld, kept_world
 from support.wadm.kept_behaviour import KeptBehaviour, models
 from support.wadm.store_behaviour import followed, manifest, until
-from trellis.lattice.address import LatticeAddress, LinkAddress
-from trellis.lattice.lattices import Lattices
-from trellis.lattice.store import Proof
+from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.lattices import Lattices
+from trellis.lattice.domain.store import Proof
 from trellis.lattice.timings import LatticeTimings, ListingTimings
 
 pytestmark = pytest.mark.cluster

@@ -20,7 +20,7 @@ from support.suite.service_process import running
 from support.wadm.kept import kept_world
 from support.wadm.two_real_sides import One, TwoRealSides
 from support.wadm.wadm_stand_in import BUCKET
-from trellis import localcluster
+from trellis_dev import localcluster
 
 pytestmark = pytest.mark.cluster
 COUNT = 50

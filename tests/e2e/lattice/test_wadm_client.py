@@ -11,11 +11,11 @@ import pytest
 
 from support.lattices.host_behaviour import own_lattice
 from support.lattices.real_lattice import RealLattice, application, http_server
-from trellis.lattice.address import LatticeAddress, LinkAddress
-from trellis.lattice.link import Link, LinkAwayError
-from trellis.lattice.projection import project
-from trellis.lattice.replies import Put, Refusal, Version, WadmRefusedError
-from trellis.lattice.wadm import Wadm
+from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.link import Link, LinkAwayError
+from trellis.lattice.domain.projection import project
+from trellis.lattice.domain.replies import Put, Refusal, Version, WadmRefusedError
+from trellis.lattice.wadm.client import Wadm
 
 SECONDS = 60.0
 SECRETS = [{"name": "password", "properties": {"policy": "vault", "key": "db"}}]

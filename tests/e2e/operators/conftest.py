@@ -10,8 +10,8 @@ import pytest
 
 from support.examples.example_worlds import hello, kubectl
 from support.operators.operator_processes import Operators
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 __all__ = ["hello", "kubectl"]
 

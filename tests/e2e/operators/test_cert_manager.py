@@ -28,11 +28,11 @@ from support.nodes.fleet import Fleet
 from support.operators.cert_manager import authority, cert_manager
 from support.operators.operator_processes import Operators
 from support.suite.service_process import ask
-from trellis.bus.dial import dial
+from trellis.bus.connection.dial import dial
 from trellis.bus.errors import BusUnavailable
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
-from trellis.localcluster.ports import LOOPBACK
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.ports import LOOPBACK
 
 pytestmark = [
     pytest.mark.cluster,

@@ -24,9 +24,9 @@ from support.operators.operator_processes import Operators
 from support.wadm.kept import KeptWorld, kept_world
 from support.wadm.wadm_stand_in import WadmStandIn
 from trellis.kube.resources import NAMESPACES, Resource
-from trellis.localcluster.api import Api
-from trellis.localcluster.nats import NatsServer
-from trellis.localcluster.ports import LOOPBACK
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.nats import NatsServer
+from trellis_dev.localcluster.ports import LOOPBACK
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

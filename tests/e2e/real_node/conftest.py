@@ -12,13 +12,13 @@ from support.lattices.host_images import host_images, nats_image
 from support.nodes.real_nodes import SHIM_IMAGE, Kubectl, eventually, fingerprint
 from trellis.crds.host_config import WasmCloudHostConfig
 from trellis.crds.kinds import KINDS, make_definition
-from trellis.localcluster import ClusterInfo, debian, owned_cluster
-from trellis.localcluster.building import How
-from trellis.localcluster.node_images import architecture, hello_wasm_image
-from trellis.localcluster.ociarchive import Image, write_image
-from trellis.localcluster.progress import Lines
-from trellis.localcluster.realnode_faults import load_image
-from trellis.localcluster.wasmshim import SHIM, hello_module, shim
+from trellis_dev.localcluster import ClusterInfo, debian, owned_cluster
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.node_images import architecture, hello_wasm_image
+from trellis_dev.localcluster.ociarchive import Image, write_image
+from trellis_dev.localcluster.progress import Lines
+from trellis_dev.localcluster.realnode_faults import load_image
+from trellis_dev.localcluster.wasmshim import SHIM, hello_module, shim
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,7 +11,7 @@ from support.nodes.real_nodes import eventually, fingerprint, wasm_pod
 from support.nodes.rollouts import World, rollout_world
 from support.nodes.shim_archives import BROKEN
 from trellis import names
-from trellis.localcluster.realnode_faults import run_in
+from trellis_dev.localcluster.realnode_faults import run_in
 
 VERIFY = {"canary": True, "timeout": "30s"}
 FOUND_BY_A_POD = ("exits-in-use", "hangs-in-use")

@@ -32,12 +32,12 @@ from support.nodes.real_nodes import eventually, pod, wasm_pod
 from support.nodes.shim_archives import archive
 from support.suite.jaeger import JAEGER, jaeger_image
 from trellis import names
-from trellis.bus.naming import CLAIM_STREAM
-from trellis.bus.permissions import PEOPLE_INBOX
+from trellis.bus.accounts.naming import CLAIM_STREAM
+from trellis.bus.accounts.permissions import PEOPLE_INBOX
 from trellis.events.subjects import STREAM_SUBJECTS
-from trellis.localcluster.building import How
-from trellis.localcluster.node_images import hello_wasm_image
-from trellis.localcluster.wasmshim import hello_module, shim
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.node_images import hello_wasm_image
+from trellis_dev.localcluster.wasmshim import hello_module, shim
 
 BEFORE = Path(__file__).parents[2] / "data" / "chart" / "trellis-0.1.0.tgz"
 APPLICATIONS = "applications.core.oam.dev"

@@ -23,7 +23,7 @@ from support.nodes.fleet import eventually
 from support.nodes.real_nodes import Kubectl
 from support.suite.service_process import running
 from support.suite.settling import settle
-from trellis.localcluster import ClusterInfo, kill, restart
+from trellis_dev.localcluster import ClusterInfo, kill, restart
 
 NODE = "real-0"
 PATIENCE = 240.0

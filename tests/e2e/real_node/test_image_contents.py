@@ -19,9 +19,9 @@ from packaging.markers import Marker
 
 from support.chart.services_image import services_image
 from support.nodes.installer_image import installer_image
-from trellis.localcluster.building import How
-from trellis.localcluster.own_images import DOCUMENTS, documents
-from trellis.localcluster.progress import Lines
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.own_images import DOCUMENTS, documents
+from trellis_dev.localcluster.progress import Lines
 
 ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "deploy" / "images"))

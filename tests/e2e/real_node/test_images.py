@@ -6,12 +6,12 @@ import threading
 from pathlib import Path
 
 from support.nodes.real_nodes import Kubectl, pod
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.building import How
-from trellis.localcluster.imagebuild import Recipe, build_image
-from trellis.localcluster.node_images import PYTHON, python_image
-from trellis.localcluster.progress import Lines
-from trellis.localcluster.realnode_faults import load_image
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.imagebuild import Recipe, build_image
+from trellis_dev.localcluster.node_images import PYTHON, python_image
+from trellis_dev.localcluster.progress import Lines
+from trellis_dev.localcluster.realnode_faults import load_image
 
 CLUSTER = "one_node"
 DOCKERFILE = """\

@@ -22,14 +22,14 @@ from support.nodes.busy_wasm import busy_image, busy_pod
 from support.nodes.installer_image import INSTALLER, installer_image
 from support.nodes.installer_runs import NODE, InstallerJobs, hanging_program
 from support.nodes.real_nodes import RUNTIME_CLASS, Kubectl, RealNode, eventually, fingerprint, pod, wasm_pod
-from trellis.install_results import FailureReason, Outcome
-from trellis.localcluster import ClusterInfo, debian, owned_cluster
-from trellis.localcluster.building import How
-from trellis.localcluster.node_images import architecture, hello_wasm_image
-from trellis.localcluster.ociarchive import Image, write_image
-from trellis.localcluster.progress import Lines
-from trellis.localcluster.realnode_faults import load_image, power_off, power_on, run_in
-from trellis.localcluster.wasmshim import SHIM, hello_module, shim
+from trellis.installer_api.result import FailureReason, Outcome
+from trellis_dev.localcluster import ClusterInfo, debian, owned_cluster
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.node_images import architecture, hello_wasm_image
+from trellis_dev.localcluster.ociarchive import Image, write_image
+from trellis_dev.localcluster.progress import Lines
+from trellis_dev.localcluster.realnode_faults import load_image, power_off, power_on, run_in
+from trellis_dev.localcluster.wasmshim import SHIM, hello_module, shim
 
 SERVER = "trellis.local/shim-server:1"
 _FASTIDIOUS = """

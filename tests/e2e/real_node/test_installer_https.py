@@ -15,13 +15,13 @@ from support.nodes.installer_runs import Ended, InstallerJobs, installer_job
 from support.nodes.node_trees import tree, tree_hash
 from support.nodes.real_nodes import RUNTIME_CLASS, RealNode, containerd_restarts, run_wasm_pod, wasm_pod_trouble
 from support.nodes.shim_archives import WORKING, write_archives
-from trellis.install_results import FailureReason, Outcome
-from trellis.localcluster import owned_cluster
-from trellis.localcluster.building import How
-from trellis.localcluster.node_images import architecture, hello_wasm_image
-from trellis.localcluster.progress import Lines
-from trellis.localcluster.realnode_faults import load_image, run_in
-from trellis.localcluster.wasmshim import hello_module
+from trellis.installer_api.result import FailureReason, Outcome
+from trellis_dev.localcluster import owned_cluster
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.node_images import architecture, hello_wasm_image
+from trellis_dev.localcluster.progress import Lines
+from trellis_dev.localcluster.realnode_faults import load_image, run_in
+from trellis_dev.localcluster.wasmshim import hello_module
 
 HOW = How(Lines(), threading.Event())
 CA = "/etc/trellis/ca"

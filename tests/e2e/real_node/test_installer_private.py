@@ -12,22 +12,22 @@ from typing import Any
 
 import pytest
 
-from node_installer.web import basic
-from provisioner.resources import Task, make_installer_job
+from node_installer.fetch.web import basic
+from provisioner.domain.resources import Task, make_installer_job
 from provisioner.settings import Settings
 from support.nodes.installer_image import INSTALLER, installer_image
 from support.nodes.installer_runs import Ended, InstallerJobs
 from support.nodes.node_trees import tree
 from support.nodes.real_nodes import RealNode
 from support.nodes.shim_archives import WORKING, archive, program
-from trellis.install_results import FailureReason, Outcome
-from trellis.installing import InstallSpec, ShimWish, Source
-from trellis.localcluster import owned_cluster
-from trellis.localcluster.building import How
-from trellis.localcluster.progress import Lines
-from trellis.localcluster.realnode_faults import load_image, run_in
-from trellis.node_and_job import view_node
-from trellis.provisioning import Target
+from trellis.installer_api.result import FailureReason, Outcome
+from trellis.installer_api.spec import InstallSpec, ShimWish, Source
+from trellis.provisioning.nodes_and_jobs import view_node
+from trellis.provisioning.views import Target
+from trellis_dev.localcluster import owned_cluster
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.progress import Lines
+from trellis_dev.localcluster.realnode_faults import load_image, run_in
 from unit.node_installer.servers import Answer, Registry, Server, certificates, serving
 
 HOW = How(Lines(), threading.Event())

@@ -14,14 +14,14 @@ import psutil
 import pytest
 
 from support.nodes.real_nodes import Kubectl, eventually, fingerprint, interfaces, namespaces, remains
-from trellis.localcluster import down, realnode, registry, status, up
-from trellis.localcluster.building import How
-from trellis.localcluster.paths import Layout
-from trellis.localcluster.progress import Lines
-from trellis.localcluster.realnode_faults import inspect
-from trellis.localcluster.state import ClusterState, load, load_token
+from trellis_dev.localcluster import down, realnode, registry, status, up
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.paths import Layout
+from trellis_dev.localcluster.progress import Lines
+from trellis_dev.localcluster.realnode_faults import inspect
+from trellis_dev.localcluster.state import ClusterState, load, load_token
 
-COMMAND = [sys.executable, "-m", "trellis_bundle", "dev"]
+COMMAND = [sys.executable, "-m", "trellis_cli", "dev"]
 UP = [*COMMAND, "up", "--name", "real-abandoned", "--real-node", "--json"]
 
 

@@ -16,8 +16,8 @@ from support.nodes.real_nodes import (
     shim_job,
     wasm_pod,
 )
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.realnode_faults import inspect, run_in
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.realnode_faults import inspect, run_in
 
 CLUSTER = "one_node"
 NODE = "real-0"

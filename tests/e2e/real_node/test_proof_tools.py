@@ -18,11 +18,11 @@ from support.nodes.real_nodes import (
     pod,
 )
 from support.nodes.shim_archives import write_archives
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.building import How
-from trellis.localcluster.node_images import PYTHON, python_image
-from trellis.localcluster.progress import Lines
-from trellis.localcluster.realnode_faults import inspect, load_image, power_off, power_on, run_in
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.node_images import PYTHON, python_image
+from trellis_dev.localcluster.progress import Lines
+from trellis_dev.localcluster.realnode_faults import inspect, load_image, power_off, power_on, run_in
 
 HOW = How(Lines(), threading.Event())
 FETCH = """

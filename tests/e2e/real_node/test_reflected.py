@@ -23,8 +23,8 @@ from support.nodes.real_nodes import Kubectl
 from support.suite.service_process import running
 from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from trellis import names
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.realnode_faults import run_in
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.realnode_faults import run_in
 
 NODE = "real-0"
 PATIENCE = 240.0

@@ -13,8 +13,8 @@ from support.nodes.installer_runs import NODE
 from support.nodes.real_nodes import eventually
 from support.nodes.rollouts import INSTALLERS, World, events, rollout_world
 from trellis import names
-from trellis.install_results import InstallResult, Outcome, parse_result
-from trellis.localcluster.realnode_faults import run_in
+from trellis.installer_api.result import InstallResult, Outcome, parse_result
+from trellis_dev.localcluster.realnode_faults import run_in
 
 POD = "busy"
 

@@ -9,7 +9,7 @@ import pytest
 
 from support.nodes.real_nodes import eventually, wasm_pod
 from support.nodes.rollouts import World, rollout_world
-from trellis.localcluster.realnode_faults import cut_off, heal, power_off, power_on, run_in
+from trellis_dev.localcluster.realnode_faults import cut_off, heal, power_off, power_on, run_in
 
 NODES = ("real-0", "real-1", "real-2")
 FIRST, *OTHERS = NODES

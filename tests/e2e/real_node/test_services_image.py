@@ -15,12 +15,12 @@ import yaml
 from support.chart.rendered import CHART, SYSTEM, Manifest, helm, of, only, rendered
 from support.chart.services_image import SERVICES, services_image
 from support.nodes.real_nodes import Kubectl, eventually, pod
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.building import How
-from trellis.localcluster.node_images import NATS, nats_image
-from trellis.localcluster.progress import Lines
-from trellis.localcluster.realnode_faults import load_image
-from trellis_bundle.run import SERVICES as RUNNABLES
+from trellis_cli.run.services import SERVICES as RUNNABLES
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.node_images import NATS, nats_image
+from trellis_dev.localcluster.progress import Lines
+from trellis_dev.localcluster.realnode_faults import load_image
 
 CLUSTER = "one_node"
 NODE = "real-0"
@@ -83,7 +83,7 @@ def looking(component: str, writable: str) -> Manifest:
     [container] = spec["containers"]
     for name in ("readinessProbe", "livenessProbe", "startupProbe"):
         container.pop(name, None)
-    packages = ",".join([*(f"{one.package}.app" for one in RUNNABLES.values()), "trellis_bundle.commands"])
+    packages = ",".join([*(f"{one.package}.app" for one in RUNNABLES.values()), "trellis_cli.commands"])
     container["command"] = ["/opt/trellis/bin/python3", "-c", LOOK, packages, writable]
     del spec["serviceAccountName"]
     spec |= {"nodeName": NODE, "restartPolicy": "Never", "automountServiceAccountToken": False}

@@ -11,10 +11,10 @@ import pytest
 
 from support.nodes.real_nodes import RealNode, eventually, run_wasm_pod, runtime_handlers, wasm_pod, wasm_pod_trouble
 from support.nodes.shim_archives import BROKEN, KEEPS_CONTAINERD_DOWN, WORKING, program
-from trellis.localcluster import owned_cluster
-from trellis.localcluster.building import How
-from trellis.localcluster.progress import Lines
-from trellis.localcluster.realnode_faults import inspect, load_image, run_in
+from trellis_dev.localcluster import owned_cluster
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.progress import Lines
+from trellis_dev.localcluster.realnode_faults import inspect, load_image, run_in
 
 HOW = How(Lines(), threading.Event())
 LISTED = {*WORKING, *BROKEN} - set(KEEPS_CONTAINERD_DOWN)

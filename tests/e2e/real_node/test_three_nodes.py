@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from support.nodes.real_nodes import Kubectl, eventually, pod
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.realnode_faults import cut_off, heal, reboot, run_in
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.realnode_faults import cut_off, heal, reboot, run_in
 
 CLUSTER = "three_nodes"
 SERVE = "echo served by $(hostname) > /tmp/index.html; exec httpd -f -p 8080 -h /tmp"

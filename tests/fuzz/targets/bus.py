@@ -12,11 +12,11 @@ from typing import Any
 from fuzz.samples import sampled
 from fuzz.target import Target, jsonable, tried
 from support.suite.mutations import dumped, mutated, spoilt, spoilt_text, text
-from trellis.bus.client import SturdyClient
-from trellis.bus.dead import Delivered, header_bytes, letter
-from trellis.bus.letters import letter_of, replayed_headers
-from trellis.bus.message import Origin, Reason, UnreadableMessage, compose, read, trace_of
-from trellis.bus.stored import Stored
+from trellis.bus.connection.client import SturdyClient
+from trellis.bus.consume.message import Origin, Reason, UnreadableMessage, compose, read, trace_of
+from trellis.bus.dead_letters.dead import Delivered, header_bytes, letter
+from trellis.bus.dead_letters.letters import letter_of, replayed_headers
+from trellis.bus.streams.stored import Stored
 from trellis.events.subjects import (
     FACTS,
     ROOT_DEAD,
@@ -31,9 +31,9 @@ from trellis.events.subjects import (
     spec_of,
     unescape,
 )
-from trellis.read_model.letters import document, full_document
+from trellis.read_model.reading.letters import document, full_document
 from trellis.telemetry import TraceContext
-from trellis_bundle.letter_views import page_of
+from trellis_cli.dead_letters.views import page_of
 
 _MODELS = {spec.type: spec.model for spec in FACTS}
 _NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -14,21 +14,21 @@ from typing import Any
 
 import orjson
 
-from controller_host import references
-from controller_host.call_fields import CallRefused
-from controller_host.calls import Happening, Verb, answer, read
-from controller_host.registry import Registry as ModuleRegistry
-from controller_host.results import WAIT_MAX, read_result
-from controller_host.source_errors import SourceError
-from controller_host.web import Answer
+from controller_host.domain import references
+from controller_host.domain.call_fields import CallRefused
+from controller_host.domain.calls import Happening, Verb, answer, read
+from controller_host.domain.results import WAIT_MAX, read_result
+from controller_host.domain.source_errors import SourceError
+from controller_host.module.registry import Registry as ModuleRegistry
+from controller_host.module.web import Answer
 from fuzz.target import Target, jsonable, tried
 from fuzz.targets.archives import room
-from host_manager.inputs import _registries
-from node_installer.errors import InstallError
-from node_installer.oci import Registry, credentials_for, parse_reference
-from node_installer.web import Response, Web
+from host_manager.domain.inputs import _registries
+from node_installer.domain.errors import InstallError
+from node_installer.fetch.oci import Registry, credentials_for, parse_reference
+from node_installer.fetch.web import Response, Web
 from support.suite.mutations import dumped, mutated_often, spoilt, text
-from trellis.install_results import FailureReason
+from trellis.installer_api.result import FailureReason
 from trellis.kube.errors import Call, KubeError, error_from
 from trellis.kube.nesting import MOST_LEVELS, cut
 

@@ -15,13 +15,14 @@ import tomlkit
 from tomlkit.exceptions import ParseError, TOMLKitError
 
 from fuzz.target import Target, tried
-from node_installer import config, cri, globs, toml_tables, toml_text
-from node_installer.entries import Entry
-from node_installer.errors import InstallError
-from node_installer.refusal import Refusal, parse_refusal
-from node_installer.state import ConfigState, Journal, Phase, ShimState, State, parse_journal, parse_state
+from node_installer.containerd import config, globs, toml_tables, toml_text
+from node_installer.containerd.entries import Entry
+from node_installer.domain.errors import InstallError
+from node_installer.domain.refusal import Refusal, parse_refusal
+from node_installer.domain.state import ConfigState, Journal, Phase, ShimState, State, parse_journal, parse_state
+from node_installer.node import cri
 from support.suite.mutations import dumped, mutated_often, spoilt, text
-from trellis.install_results import (
+from trellis.installer_api.result import (
     TERMINATION_MESSAGE_BYTES,
     EndedProcess,
     FailureReason,
@@ -30,7 +31,7 @@ from trellis.install_results import (
     ShimResult,
     parse_result,
 )
-from trellis.installing import InstallSpec, ShimWish, Source, SpecError, parse_spec
+from trellis.installer_api.spec import InstallSpec, ShimWish, Source, SpecError, parse_spec
 
 _KEYS = ("a", "b", "x-y", '"io.containerd.x"', '"a b"', "'q'", '"é"', "debug", "1")
 _VALUES = (

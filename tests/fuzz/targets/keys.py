@@ -9,13 +9,13 @@ from typing import Any
 import nkeys
 
 from fuzz.target import Target, tried
-from secrets_backend.key_secret import KeySecretError, data_of, read_ring
-from secrets_backend.nkey import KeyFormatError, Prefix, decode_public, decode_seed, encode_public, encode_seed
+from secrets_backend.domain.key_secret import KeySecretError, data_of, read_ring
+from secrets_backend.domain.nkey import KeyFormatError, Prefix, decode_public, decode_seed, encode_public, encode_seed
 from support.secrets.secret_cases import judged
 from support.secrets.secret_mutations import KINDS, drawn
 from support.suite.mutations import spoilt_text, text
 from trellis import names
-from trellis.credentials import CredentialsError, Kind, identity_of
+from trellis.config.nats_credentials import CredentialsError, Kind, identity_of
 
 SECRETS = Target(
     "secret-requests",

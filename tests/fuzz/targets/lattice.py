@@ -13,17 +13,15 @@ from typing import Any
 from fuzz.target import Target, jsonable, tried
 from support.lattices.lattice_recordings import everything, replies
 from support.suite.mutations import dumped, mutated_often, spoilt_text, text
-from trellis.lattice import subjects
-from trellis.lattice.addresses import AddressError, Family, read_address
-from trellis.lattice.configurations import read_configuration, read_host_configuration
-from trellis.lattice.forwarder import event_in
-from trellis.lattice.hosts import LABELS_KEPT, TEXT_KEPT, UNITS_KEPT, read_host
-from trellis.lattice.manifests import SETTINGS, Protocol, read_application
-from trellis.lattice.models import read_manifest, read_models, read_statuses
-from trellis.lattice.oam import ManifestError
-from trellis.lattice.projection import project
-from trellis.lattice.reading import LatticeDataError, host_data, read_event, said_at
-from trellis.lattice.replies import (
+from trellis.lattice.domain import subjects
+from trellis.lattice.domain.addresses import AddressError, Family, read_address
+from trellis.lattice.domain.hosts import LABELS_KEPT, TEXT_KEPT, UNITS_KEPT, read_host
+from trellis.lattice.domain.manifests import SETTINGS, Protocol, read_application
+from trellis.lattice.domain.models import read_manifest, read_models, read_statuses
+from trellis.lattice.domain.oam import ManifestError
+from trellis.lattice.domain.projection import project
+from trellis.lattice.domain.reading import LatticeDataError, host_data, read_event, said_at
+from trellis.lattice.domain.replies import (
     MESSAGE_KEPT,
     VERSIONS_KEPT,
     WHOLE_MESSAGE_KEPT,
@@ -38,9 +36,11 @@ from trellis.lattice.replies import (
     read_status_said,
     read_versions,
 )
-from trellis.lattice.store import Proof
-from trellis.lattice.stored import Entry, Stored
-from trellis.lattice.subjects import SubjectError
+from trellis.lattice.domain.store import Proof
+from trellis.lattice.domain.stored import Entry, Stored
+from trellis.lattice.domain.subjects import SubjectError
+from trellis.lattice.follow.forwarder import event_in
+from trellis.lattice.wadm.configurations import read_configuration, read_host_configuration
 
 _OPERATIONS = {
     "put": read_put, "deploy.shop": read_deploy, "undeploy.shop": read_deploy, "del.shop": read_delete,

@@ -9,34 +9,35 @@ from typing import Any
 
 import orjson
 
+from application_manager.domain.views import view_application
 from application_manager.tombstones import Tombstone, _parsed
-from application_manager.views import view_application
-from controller_host.views import read_spec, view_controller
+from controller_host.domain.views import read_spec, view_controller
 from fuzz.samples import sample
 from fuzz.target import Target, tried
 from fuzz.targets.lattice import manifest as application
-from host_manager.group import Group
-from host_manager.snapshot import Problem, group_of, view_head
-from secrets_backend.decide import view_grant
-from service_reflector.keeping import read_kept
+from host_manager.domain.group import Group
+from host_manager.domain.snapshot import Problem, group_of, view_head
+from secrets_backend.domain.decide import view_grant
+from service_reflector.domain.keeping import read_kept
 from support.suite.mutations import DEEP, dumped, mutated, mutated_often, text
 from trellis import names
-from trellis.breaker import Admission, Closing, Opening, State
-from trellis.breaker_record import decode, encode
 from trellis.crds.application import Application
 from trellis.crds.host_config import WasmCloudHostConfig
 from trellis.crds.secret_grants import SecretGrant
 from trellis.crds.shim import Shim
 from trellis.crds.wasm_controllers import WasmController
-from trellis.installing import InstallSpec
+from trellis.installer_api.spec import InstallSpec
 from trellis.kube.nesting import cut
-from trellis.lattice.addresses import Family
-from trellis.lattice.group_views import view_group
-from trellis.lattice.manifests import Listener, Protocol
-from trellis.lattice.reach import read_reach, write_reach
-from trellis.ledger import Entry, Ledger, make_ledger, read_ledger
-from trellis.node_and_job import view_job, view_node
-from trellis.provisioning import (
+from trellis.lattice.domain.addresses import Family
+from trellis.lattice.domain.group_views import view_group
+from trellis.lattice.domain.manifests import Listener, Protocol
+from trellis.lattice.domain.reach import read_reach, write_reach
+from trellis.limits.breaker import Admission, Closing, Opening, State
+from trellis.limits.breaker_record import decode, encode
+from trellis.provisioning.ledger import Entry, Ledger, make_ledger, read_ledger
+from trellis.provisioning.nodes_and_jobs import view_job, view_node
+from trellis.provisioning.shims import Refusal, is_for, view_shim, wish_for
+from trellis.provisioning.views import (
     FailedAttempt,
     decode_digests,
     encode_digests,
@@ -45,7 +46,6 @@ from trellis.provisioning import (
     shows,
     wish_of,
 )
-from trellis.shims import Refusal, is_for, view_shim, wish_for
 
 _METADATA = {
     "name": "spin", "namespace": "team-a", "uid": "u-1", "resourceVersion": "5", "generation": 3,

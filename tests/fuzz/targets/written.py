@@ -14,22 +14,22 @@ from unittest import mock
 from pydantic import ValidationError
 
 from application_manager.settings import Settings as ApplicationSettings
-from controller_host.addresses import forbidden, is_address
+from controller_host.domain.addresses import forbidden, is_address
+from controller_host.domain.views import parse_bytes
+from controller_host.domain.watch_specs import specs_of
 from controller_host.settings import Settings as ControllerSettings
-from controller_host.views import parse_bytes
-from controller_host.watch_specs import specs_of
 from fuzz.target import Target, tried
 from node_installer.spans import Tracer
 from provisioner.settings import Settings as ProvisionerSettings
 from support.suite.mutations import text, value
-from trellis.counts import CountOrPercent
+from trellis.config.durations import parse_seconds
+from trellis.config.errors import SettingsError
+from trellis.config.settings import load
 from trellis.crds.wasm_controllers import Watch
-from trellis.durations import parse_seconds
-from trellis.kube.fake_selectors import _all_hold
-from trellis.redaction import redact_url
-from trellis.settings import load
-from trellis.settings_errors import SettingsError
+from trellis.installer_api.redaction import redact_url
+from trellis.provisioning.int_or_percent import CountOrPercent
 from trellis.telemetry.tracing import trace_from
+from trellis_dev.fakes.selectors import _all_hold
 
 _DURATIONS = ("30", "30s", "5m", "1h30m", "500ms", "1d", "1.5h", "0", "1s1s", "30 s", "-1s", "1e3", "1h30", ".5s")
 _UNITS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600), "d": Decimal(86400)}

@@ -11,8 +11,8 @@ from support.nodes.fleet import eventually
 from support.wadm.kept import KeptWorld, spec
 from support.wadm.wadm_stand_in import WadmStandIn
 from trellis.events.subjects import APPLICATION_MANAGER
-from trellis.localcluster.nats import NatsServer
-from trellis.runtime import LedService
+from trellis.runtime.run import LedService
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

@@ -11,7 +11,7 @@ import pytest
 
 from support.wadm.outage_behaviour import OutageBehaviour, Servers
 from support.wadm.wadm_stand_in import WadmStandIn
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

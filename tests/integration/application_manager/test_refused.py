@@ -10,7 +10,7 @@ import pytest
 
 from support.wadm.kept import KeptWorld, spec
 from support.wadm.wadm_stand_in import WadmStandIn
-from trellis.lattice.replies import Refusal
+from trellis.lattice.domain.replies import Refusal
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

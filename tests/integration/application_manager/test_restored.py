@@ -12,7 +12,7 @@ from support.lattices.host_world import HostWorld
 from support.wadm.kept import QUICK, KeptWorld, kept_world
 from support.wadm.restored_behaviour import Restored, RestoredBehaviour
 from support.wadm.wadm_stand_in import WadmStandIn
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

@@ -16,7 +16,7 @@ from support.nats.tenants import EAST, from_own_account, from_wadms_account, url
 from support.wadm.kept import QUICK, KeptWorld, kept_world
 from support.wadm.outage_behaviour import OutageBehaviour, Servers
 from support.wadm.wadm_stand_in import WadmStandIn
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

@@ -18,8 +18,8 @@ from support.wadm.kept import QUICK, KeptWorld, kept_world, spec
 from support.wadm.kept_behaviour import KeptBehaviour, wadm_has
 from support.wadm.wadm_stand_in import WadmStandIn
 from trellis import names
-from trellis.lattice.subjects import STREAM_MODELS
-from trellis.localcluster.nats import NatsServer
+from trellis.lattice.domain.subjects import STREAM_MODELS
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

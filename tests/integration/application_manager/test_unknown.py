@@ -16,7 +16,7 @@ from support.wadm.kept import KeptWorld, spec
 from support.wadm.kept_behaviour import wadm_has, wadm_lacks
 from trellis import names
 from trellis.kube.resources import APPLICATIONS, HOST_CONFIGS, Resource
-from trellis.runtime import LedService
+from trellis.runtime.run import LedService
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

@@ -14,7 +14,7 @@ from support.nodes.fleet import Manifest, eventually
 from support.wadm.kept import KeptWorld, spec
 from trellis import names
 from trellis.kube.resources import APPLICATIONS
-from trellis.runtime import LedService
+from trellis.runtime.run import LedService
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

@@ -16,13 +16,13 @@ from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
 from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
-from trellis.bus.availability import HEALTH, SHARED
+from trellis.bus.accounts.claim import Claim
+from trellis.bus.accounts.naming import CLAIM_STREAM, claim_subject
 from trellis.bus.bus import Bus, BusTimings, BusUnavailable
-from trellis.bus.claim import Claim
-from trellis.bus.naming import CLAIM_STREAM, claim_subject
+from trellis.bus.publish.availability import HEALTH, SHARED
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import STREAM_EVENTS
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.nats
 

@@ -8,9 +8,9 @@ import pytest
 import structlog
 
 from support.nats.buses import Buses, Listener, eventually, opted_out
-from trellis.bus.availability import HEALTH
-from trellis.localcluster.nats import NatsServer
-from trellis.stopping import ends_within
+from trellis.bus.publish.availability import HEALTH
+from trellis.runtime.shutdown import ends_within
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
 

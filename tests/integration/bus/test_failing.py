@@ -11,11 +11,11 @@ import pytest
 from nats.js import JetStreamContext
 
 from support.nats.buses import Buses, eventually, eventually_async, opted_out
-from trellis.bus.backoff import Backoff
 from trellis.bus.bus import BusTimings, Received
-from trellis.bus.queue import KeyedQueue
+from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, fact_subject
+from trellis.limits.backoff import Backoff
 from trellis.telemetry import Metrics, TraceContext, setup
 
 pytestmark = [pytest.mark.nats]
@@ -54,7 +54,7 @@ class Service:
 async def test_three_thousand_failing_keys_and_a_poison_message_do_not_delay_a_healthy_key(
     buses: Buses, jetstream: JetStreamContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trellis.bus.queue._log", Silent())
+    monkeypatch.setattr("trellis.bus.consume.queue._log", Silent())
     service = Service()
     bus = buses.new(timings=BusTimings(check=0.5, ack_wait=ACK_WAIT))
     bus.subscribe("nodes", [NodeOptedOut], service.hear)

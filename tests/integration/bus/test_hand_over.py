@@ -13,11 +13,11 @@ from nats.js.api import ConsumerInfo
 
 from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
 from trellis.bus.bus import Bus, BusTimings
-from trellis.bus.queue import KeyedQueue
+from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS
-from trellis.localcluster.nats import NatsServer
 from trellis.telemetry import Metrics, TraceContext, setup
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
 

@@ -20,7 +20,7 @@ from support.nats.buses import Buses, Listener, eventually, eventually_async, op
 from trellis.bus.bus import Bus, BusTimings
 from trellis.bus.timings import ConnectionTimings
 from trellis.events.subjects import STREAM_EVENTS
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
 

@@ -14,7 +14,7 @@ from support.nats.buses import QUICK, Buses, Listener, eventually, opted_out
 from support.nats.nats_users import NatsUsers
 from trellis.bus.bus import Bus, BusUnavailable
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.nats
 

@@ -15,7 +15,7 @@ from support.suite.consuming_process import WORKERS, consuming, kill, says
 from support.suite.network import cable
 from support.suite.tcp_proxy import TcpProxy
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
 

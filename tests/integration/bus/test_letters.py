@@ -15,14 +15,14 @@ from nats.js.api import StreamConfig
 from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
 from support.nats.raw_nats import ODD_BODIES, ODD_HEADERS, ODD_TOKENS, raw_publish
 from trellis.bus.bus import BusTimings, Received
-from trellis.bus.dead_letters import DeadLetters, ReplayRefused, dead_letters
+from trellis.bus.dead_letters.letters import DeadLetter, Wanted
+from trellis.bus.dead_letters.stream import DeadLetters, ReplayRefused, dead_letters
 from trellis.bus.errors import BusUnavailable, StreamError
-from trellis.bus.letters import DeadLetter, Wanted
-from trellis.bus.tail import Selection, TailedEvent, Tally, replay
+from trellis.bus.streams.tail import Selection, TailedEvent, Tally, replay
 from trellis.bus.timings import ReplayTimings
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, fact_subject
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
 

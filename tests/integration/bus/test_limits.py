@@ -17,7 +17,7 @@ from trellis.bus.bus import Bus, BusError, BusTimings
 from trellis.events.node import NodeOptedOut
 from trellis.events.provision import ProvisionRemoved
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.nats
 

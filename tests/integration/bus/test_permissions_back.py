@@ -14,10 +14,10 @@ import pytest
 from support.nats.buses import Buses, Listener, eventually, opted_out
 from support.nats.nats_users import NatsUsers
 from trellis.bus.bus import Bus, BusTimings, BusUnavailable
-from trellis.bus.connection import REFUSED
+from trellis.bus.connection.connection import REFUSED
 from trellis.bus.timings import ConnectionTimings
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.nats
 

@@ -13,10 +13,10 @@ import pytest
 from nats.js.api import ConsumerInfo
 
 from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
+from trellis.bus.accounts.naming import consumer_name
 from trellis.bus.bus import Bus
-from trellis.bus.naming import consumer_name
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_EVENTS
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.nats
 

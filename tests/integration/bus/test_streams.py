@@ -13,10 +13,10 @@ from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy, StreamConfig
 
 from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
-from trellis.bus.availability import STORAGE
 from trellis.bus.bus import BusTimings
 from trellis.bus.errors import BusUnavailable, StreamError
-from trellis.bus.streams import DEFAULT_LIMITS, StreamLimits, ensure_streams
+from trellis.bus.publish.availability import STORAGE
+from trellis.bus.streams.streams import DEFAULT_LIMITS, StreamLimits, ensure_streams
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, STREAM_SUBJECTS, fact_subject
 
 pytestmark = [pytest.mark.nats]

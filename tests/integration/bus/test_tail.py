@@ -15,10 +15,10 @@ from support.nats.buses import Buses, eventually, eventually_async, opted_out
 from support.suite.tcp_proxy import TcpProxy
 from trellis.bus.bus import Bus
 from trellis.bus.errors import BusUnavailable, StreamError
-from trellis.bus.tail import Selection, TailedEvent, Tally, replay, tail
+from trellis.bus.streams.tail import Selection, TailedEvent, Tally, replay, tail
 from trellis.events.rollout import RolloutResumed
 from trellis.events.subjects import STREAM_EVENTS, pattern_filter
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
 

@@ -18,9 +18,9 @@ from nats.js.api import StreamInfo
 from chaos.bus_servers import BusServers, quiet
 from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
 from trellis.bus.bus import Bus, BusUnavailable
-from trellis.bus.streams import limits_with
+from trellis.bus.streams.streams import limits_with
 from trellis.events.subjects import NODE_WATCHER, STREAM_EVENTS
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats, pytest.mark.thorough, pytest.mark.timeout(600)]
 

@@ -16,7 +16,7 @@ from support.nats.buses import Buses, eventually, eventually_async
 from support.nodes.truth import TIMING, Reader, Writer
 from support.suite.tcp_proxy import TcpProxy
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_SUBJECTS
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
 

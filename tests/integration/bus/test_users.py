@@ -21,16 +21,16 @@ from nats.js.errors import APIError, NotFoundError
 from support.nats.buses import QUICK, Buses, Listener, eventually, eventually_async, opted_out
 from support.nats.nats_users import NatsUsers
 from support.suite.settling import settle
-from trellis.bus.availability import HEALTH, RIGHTS
+from trellis.bus.accounts.naming import CLAIM_STREAM, LAST_FACTS, consumer_name, inbox_prefix
+from trellis.bus.accounts.permissions import OUTSIDE, PEOPLE, PEOPLE_INBOX
 from trellis.bus.bus import Bus, BusTimings, BusUnavailable, NotAllowed
-from trellis.bus.connection import REFUSED
-from trellis.bus.naming import CLAIM_STREAM, LAST_FACTS, consumer_name, inbox_prefix
-from trellis.bus.permissions import OUTSIDE, PEOPLE, PEOPLE_INBOX
-from trellis.bus.user_client import PermissionDenied, UserClient
+from trellis.bus.connection.connection import REFUSED
+from trellis.bus.connection.user_client import PermissionDenied, UserClient
+from trellis.bus.publish.availability import HEALTH, RIGHTS
 from trellis.events.node import NodeOptedOut
 from trellis.events.provision import ProvisionRemoved
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_DEAD, STREAM_EVENTS, fact_subject
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.nats
 

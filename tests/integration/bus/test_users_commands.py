@@ -14,12 +14,12 @@ import pytest
 from support.nats.buses import Buses, Listener, eventually_async, opted_out
 from support.nats.nats_users import NatsUsers
 from support.suite.typed import Done, typed
-from trellis.bus.connection import REFUSED
-from trellis.bus.permissions import OUTSIDE, PEOPLE, PEOPLE_INBOX
-from trellis.bus.user_client import UserClient
+from trellis.bus.accounts.permissions import OUTSIDE, PEOPLE, PEOPLE_INBOX
+from trellis.bus.connection.connection import REFUSED
+from trellis.bus.connection.user_client import UserClient
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import STREAM_DEAD, fact_subject
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
 

@@ -15,7 +15,7 @@ from chaos.run import define
 from chaos.stories import CONTROLLERS, NODES, Story
 from support.suite.nursery import Nursery, nursery
 from trellis.crds.kinds import KINDS
-from trellis.localcluster import ClusterInfo
+from trellis_dev.localcluster import ClusterInfo
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 

@@ -20,7 +20,7 @@ from chaos import day, run
 from chaos.day import SERVERS, command_of, found_on, schedule_of, seeds_of
 from support.nodes.installers import INSTALLER_STAGES
 from support.suite.nursery import Nursery
-from trellis.localcluster import ClusterInfo, owned_cluster
+from trellis_dev.localcluster import ClusterInfo, owned_cluster
 
 pytestmark = [
     pytest.mark.cluster,

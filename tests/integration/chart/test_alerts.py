@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from trellis.localcluster import tools
-from trellis.localcluster.progress import Lines
-from trellis.monitoring.dashboard import expressions, make_dashboard
+from trellis_dev.localcluster import tools
+from trellis_dev.localcluster.progress import Lines
+from trellis_tools.monitoring.dashboard import expressions, make_dashboard
 
 ROOT = Path(__file__).parents[3]
 # The first one builds promtool.

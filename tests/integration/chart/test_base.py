@@ -23,10 +23,10 @@ from support.nodes.shims import Shim
 from support.wadm.applications_kind import ApplicationsKind, until
 from trellis.crds.kinds import KINDS
 from trellis.kube.resources import BUDGETS, CONFIGMAPS, DEFINITIONS, DEPLOYMENTS, JOBS, NAMESPACES, SECRETS, Resource
-from trellis.localcluster import ClusterInfo, tools
-from trellis.localcluster.api import Api
-from trellis_bundle.base_generate import differences, documents, render
-from trellis_bundle.bus_passwords import SERVER
+from trellis_cli.bus.passwords import SERVER
+from trellis_dev.localcluster import ClusterInfo, tools
+from trellis_dev.localcluster.api import Api
+from trellis_tools.base.generate import differences, documents, render
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.timeout(420)]
 

@@ -13,7 +13,7 @@ from nats.aio.client import Client
 
 from support.chart.rendered import Manifest, bus_server, of, rendered
 from support.nodes.fleet import eventually
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.nats
 

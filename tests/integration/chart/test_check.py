@@ -19,8 +19,8 @@ from support.cluster.grants import RBAC_KINDS, SYSTEM, Granted, granted, refused
 from support.nodes.shims import Shim
 from support.suite.typed import bare_environment, typed_meanwhile
 from trellis.kube.resources import NAMESPACES, PODS
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.timeout(420)]
 

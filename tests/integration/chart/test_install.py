@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from secrets_backend.resources import ACCOUNT
+from secrets_backend.domain.resources import ACCOUNT
 from support.chart.rendered import CHART, ChartRefusedError, helm, only, rendered
 from support.cluster.grants import SYSTEM, Granted, granted
 from support.cluster.kube_world import eventually
@@ -33,8 +33,8 @@ from trellis.kube.resources import (
     SERVICE_ACCOUNTS,
     Resource,
 )
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 FORBIDDEN = 'secrets "{}" is forbidden'
 pytestmark = pytest.mark.cluster

@@ -18,10 +18,10 @@ from opentelemetry import trace
 from support.chart.chart_parts import container, running
 from support.chart.rendered import of, rendered
 from support.nodes.fleet import eventually
-from trellis.localcluster import tools
-from trellis.localcluster.ports import LOOPBACK, free_ports
-from trellis.localcluster.progress import Lines
 from trellis.telemetry import setup
+from trellis_dev.localcluster import tools
+from trellis_dev.localcluster.ports import LOOPBACK, free_ports
+from trellis_dev.localcluster.progress import Lines
 
 pytestmark = [pytest.mark.jaeger, pytest.mark.timeout(900)]
 OTHERS = (

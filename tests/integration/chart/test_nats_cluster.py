@@ -12,11 +12,11 @@ from nats.js.errors import NotFoundError
 from support.chart.chart_nats import ChartServers, PodServer
 from support.chart.rendered import rendered
 from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
+from trellis.bus.accounts.naming import CLAIM_STREAM
 from trellis.bus.bus import Bus, BusUnavailable
-from trellis.bus.dial import dial
-from trellis.bus.naming import CLAIM_STREAM
-from trellis.bus.streams import limits_with
-from trellis.bus.user_client import UserClient
+from trellis.bus.connection.dial import dial
+from trellis.bus.connection.user_client import UserClient
+from trellis.bus.streams.streams import limits_with
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_EVENTS, STREAM_SUBJECTS
 

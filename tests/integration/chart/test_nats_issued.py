@@ -15,8 +15,8 @@ from support.chart.rendered import CHART, ChartRefusedError, Manifest, helm, of,
 from support.examples.applied_examples import Kubectl
 from support.operators.operators_of_others import CERT_MANAGER, served
 from trellis.kube.resources import Resource
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 pytestmark = pytest.mark.cluster
 

@@ -12,14 +12,14 @@ import pytest
 from support.chart.chart_nats import ChartServers, by_the_word_of
 from support.chart.rendered import rendered
 from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
-from trellis.bus.dial import dial
+from trellis.bus.accounts.reloader import Reloader
+from trellis.bus.connection.dial import dial
 from trellis.bus.errors import BusUnavailable
-from trellis.bus.reloader import Reloader
-from trellis.bus.streams import limits_with
+from trellis.bus.streams.streams import limits_with
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER
-from trellis.localcluster.nats import NatsServer
-from trellis.localcluster.ports import LOOPBACK
+from trellis_dev.localcluster.nats import NatsServer
+from trellis_dev.localcluster.ports import LOOPBACK
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(300)]
 

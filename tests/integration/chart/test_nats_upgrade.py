@@ -11,8 +11,8 @@ import pytest
 
 from support.chart.rendered import CHART, ChartRefusedError, helm, only
 from trellis.kube.resources import SECRETS, Resource
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 pytestmark = pytest.mark.cluster
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from support.chart.rendered import CHART, helm, only
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 pytestmark = pytest.mark.cluster
 

@@ -13,9 +13,9 @@ from support.chart.chart_nats import ChartServers
 from support.chart.rendered import rendered
 from support.nats.buses import Buses, eventually
 from support.suite.settling import settle
+from trellis.bus.accounts.naming import CLAIM_STREAM, LAST_FACTS, consumer_name, inbox_prefix
+from trellis.bus.accounts.permissions import BUNDLE, PEOPLE, PEOPLE_INBOX, SUBSCRIPTIONS, durables
 from trellis.bus.bus import Bus
-from trellis.bus.naming import CLAIM_STREAM, LAST_FACTS, consumer_name, inbox_prefix
-from trellis.bus.permissions import BUNDLE, PEOPLE, PEOPLE_INBOX, SUBSCRIPTIONS, durables
 from trellis.events.subjects import FACTS, STREAM_EVENTS, STREAM_SUBJECTS
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(180)]

@@ -12,8 +12,8 @@ from support.cluster.grants import SYSTEM
 from support.nodes.shims import Shim
 from support.wadm.applications_kind import ApplicationsKind
 from trellis.kube.resources import NAMESPACES
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

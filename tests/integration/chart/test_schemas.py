@@ -13,7 +13,7 @@ import yaml
 
 from support.chart.rendered import hooks, rendered
 from support.cluster.kubeconform import SCHEMAS, conform, published
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster.api import Api
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
 

@@ -41,9 +41,9 @@ from trellis.kube.resources import (
     SHIMS,
     Resource,
 )
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
-from trellis_bundle.let_go_model import GUARDS
+from trellis_cli.let_go.model import GUARDS
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.timeout(420)]
 

@@ -10,23 +10,23 @@ from dataclasses import dataclass
 import pytest
 from nats.js.api import ConsumerConfig
 
-from console.feed import Feed, Item
-from console.identity import Viewer
-from console.link import Link
-from console.refusals import RefusedError
-from console.replays import letter_page, letters, read_asked, replay
-from console.rights import Rights
+from console.access.identity import Viewer
+from console.access.rights import Rights
+from console.http.refusals import RefusedError
+from console.live.feed import Feed, Item
+from console.live.link import Link
+from console.live.replays import letter_page, letters, read_asked, replay
 from support.console.viewers import People, may
 from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
 from support.nats.nats_users import NatsUsers
+from trellis.bus.accounts.naming import inbox_prefix
 from trellis.bus.bus import Bus
-from trellis.bus.naming import inbox_prefix
-from trellis.bus.user_client import PermissionDenied, UserClient
+from trellis.bus.connection.user_client import PermissionDenied, UserClient
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import CONSOLE, NODE_WATCHER, PROVISIONER, STREAM_DEAD, STREAM_EVENTS, fact_subject
-from trellis.health import Health
-from trellis.kube.fake import FakeKube
-from trellis.localcluster.nats import NatsServer
+from trellis.telemetry.health import Health
+from trellis_dev.fakes.fake import FakeKube
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.nats
 

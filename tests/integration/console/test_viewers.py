@@ -19,9 +19,9 @@ from support.console import seen_objects as objects
 from support.console.viewing import READ_ALL, Crowd, rule, shown, tab
 from support.guests.controllers_world import define
 from support.nats.buses import eventually_async
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
-from trellis.read_model.watching import viewer_timings
+from trellis.read_model.live.watching import viewer_timings
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 pytestmark = pytest.mark.cluster
 QUICK = Timings(

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from support.guests.controllers_world import Host, Tenant, own_namespace, tenancy
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.nats import NatsServer
 
 
 @pytest.fixture

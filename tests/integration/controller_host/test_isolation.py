@@ -12,8 +12,8 @@ import pytest
 from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
 from support.guests.neighbours import BAD, EACH, Neighbourhood
 from support.guests.wat_guests import FAULTS, guest, saying_version, sleeping
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from controller_host import calling
+from controller_host.host_calls import calling
 from support.guests.controllers_world import Host, Tenant
 from support.guests.killed_controllers import Killed
 

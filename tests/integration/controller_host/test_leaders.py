@@ -19,7 +19,7 @@ from support.guests.controller_replicas import Replicas, Work, replica
 from support.guests.controllers_world import Host, Tenant, until
 from support.suite.tcp_proxy import TcpProxy, kubeconfig_through
 from trellis.kube import leader
-from trellis.localcluster import ClusterInfo
+from trellis_dev.localcluster import ClusterInfo
 
 pytestmark = [
     pytest.mark.cluster,

@@ -9,7 +9,7 @@ import pytest
 from support.guests import wat
 from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, until
 from support.guests.lives import COUNTING, LOOPING
-from trellis import stopping
+from trellis.runtime import shutdown as stopping
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

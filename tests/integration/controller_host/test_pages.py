@@ -13,8 +13,8 @@ import pytest
 from support.guests.built import PREBUILT
 from support.guests.controllers_world import Host, Tenant, until
 from support.suite.pages import DOCS, blocks
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

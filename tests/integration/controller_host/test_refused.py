@@ -13,8 +13,8 @@ from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt
 from support.nodes.fleet import Fleet, Manifest
 from support.suite.service_process import get
 from trellis.kube.resources import WASM_CONTROLLERS
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from controller_host.resources import ACCOUNT
+from controller_host.domain.resources import ACCOUNT
 from controller_host.timings import ReviewTimings, Timings, TurnTimings
 from support.cluster.grants import SYSTEM, Granted, given, granted, manifests, refused, used
 from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
 from support.nodes.fleet import Fleet
 from support.suite.typed import typed
 from trellis.kube.resources import LEASES
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 JOBS = {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "watch"]}
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]

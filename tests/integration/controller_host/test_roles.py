@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 import yaml
 
-from controller_host.resources import ACCOUNT
-from controller_host.reviews import Reviews
+from controller_host.domain.resources import ACCOUNT
 from controller_host.rights import acting_words
+from controller_host.watches.reviews import Reviews
 from support.cluster.grants import SYSTEM, granted, manifests
 from support.cluster.kube_world import eventually
 from support.suite.typed import typed
-from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden
 from trellis.kube.resources import CONFIGMAPS, JOBS, NODES, SECRETS
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
 from trellis.telemetry import setup
+from trellis.telemetry.health import Health
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 pytestmark = pytest.mark.cluster
 

@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 import orjson
 import pytest
 
-from controller_host.keys import ObjectKey
-from controller_host.reviews import Reviews, groups_of
-from controller_host.shared_watches import SharedWatches, Sight
+from controller_host.domain.keys import ObjectKey
 from controller_host.timings import CacheTimings
+from controller_host.watches.reviews import Reviews, groups_of
+from controller_host.watches.shared_watches import SharedWatches, Sight
 from support.cluster.kube_world import eventually, until
 from trellis.crds.wasm_controllers import Watch
-from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.discovery import Discovery
@@ -33,8 +32,9 @@ from trellis.kube.resources import (
     Manifest,
     Resource,
 )
-from trellis.localcluster import ClusterInfo
 from trellis.telemetry import setup
+from trellis.telemetry.health import Health
+from trellis_dev.localcluster import ClusterInfo
 
 pytestmark = pytest.mark.cluster
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from controller_host import calling
+from controller_host.host_calls import calling
 from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, define, prebuilt, tenant_of, until
 from support.guests.wat_guests import says
-from trellis.localcluster import ClusterInfo, owned_cluster
-from trellis.localcluster.api import Api
-from trellis.localcluster.otlp import OtlpReceiver, Span
+from trellis_dev.localcluster import ClusterInfo, owned_cluster
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.otlp import OtlpReceiver, Span
 
 SERVICE = "trellis-controller-host"
 CONTENT = "what-nobody-is-to-read"

@@ -16,7 +16,7 @@ from support.lattices.host_behaviour import own_lattice
 from support.lattices.host_world import HostWorld
 from support.wadm.kept import KeptWorld, kept_world
 from trellis.kube.resources import HOST_CONFIGS
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 __all__ = ["hello", "kubectl"]
 

@@ -12,7 +12,7 @@ from support.lattices.reflected import ReflectedWorld
 from support.wadm.kept import KeptWorld
 from support.wadm.wadm_stand_in import WadmStandIn
 from trellis.kube.resources import APPLICATIONS
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from controller_host.resources import ACCOUNT
+from controller_host.domain.resources import ACCOUNT
 from support.cluster.grants import SYSTEM, granted, manifests
 from support.examples.applied_examples import Kubectl, free
 from support.guests.controllers_world import Host, Tenant, define, until
 from support.lattices.host_world import PATIENCE
 from support.suite.service_process import get
 from trellis.kube.resources import JOBS, LEASES
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

@@ -18,7 +18,7 @@ from support.operators.operators_of_others import FILES, defined
 from support.secrets.secrets_world import define_grants
 from support.wadm.kept import define_applications
 from trellis.kube.resources import NAMESPACES
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster.api import Api
 
 pytestmark = pytest.mark.cluster
 

@@ -12,7 +12,7 @@ from support.examples.applied_examples import Kubectl
 from support.lattices.reflected import ReflectedWorld
 from support.wadm.kept import KeptWorld
 from support.wadm.wadm_stand_in import WadmStandIn
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

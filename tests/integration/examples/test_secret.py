@@ -19,9 +19,9 @@ from support.lattices.host_world import PATIENCE, HostWorld
 from support.secrets.secrets_host import Host, value
 from support.secrets.secrets_world import SecretsWorld
 from trellis.kube.resources import SECRETS
-from trellis.localcluster.nats import NatsServer
 from trellis.names import SECRETS_KEY
-from trellis_bundle.secrets_check_model import uses_of
+from trellis_cli.secrets.model import uses_of
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

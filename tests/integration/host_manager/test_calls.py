@@ -12,7 +12,7 @@ from support.lattices.host_world import CHILDREN, PATIENCE, HostWorld
 from support.nodes.fleet import eventually, is_ours
 from trellis import names
 from trellis.kube.resources import BUDGETS, CONFIGMAPS, DEPLOYMENTS, EVENTS, HOST_CONFIGS, PODS
-from trellis.runtime import LedService
+from trellis.runtime.run import LedService
 
 pytestmark = pytest.mark.cluster
 

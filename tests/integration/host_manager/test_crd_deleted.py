@@ -13,9 +13,9 @@ from support.nodes.breakers import held_by
 from support.nodes.fleet import Fleet, eventually
 from support.suite.typed import typed_meanwhile
 from trellis import names
-from trellis.breaker import Limits
 from trellis.kube.breaker import HELD
 from trellis.kube.resources import DEPLOYMENTS, EVENTS, HOST_CONFIGS, Manifest
+from trellis.limits.breaker import Limits
 
 pytestmark = pytest.mark.cluster
 

@@ -9,8 +9,8 @@ import pytest
 
 from support.lattices.host_world import CHILDREN, PATIENCE, HostWorld
 from support.nodes.fleet import eventually
-from trellis import localcluster
 from trellis.kube.resources import HOST_CONFIGS
+from trellis_dev import localcluster
 
 pytestmark = pytest.mark.cluster
 

@@ -16,7 +16,7 @@ from support.lattices.lattice_speaker import LatticeSpeaker
 from support.nodes.fleet import eventually
 from trellis.kube.resources import DEPLOYMENTS, EVENTS
 from trellis.lattice.timings import FloodTimings, LatticeTimings, LinkTimings
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.cluster
 

@@ -15,7 +15,7 @@ from support.lattices.lattice_speaker import LatticeSpeaker
 from support.nodes.fleet import eventually, is_ours
 from trellis.kube.resources import DEPLOYMENTS
 from trellis.lattice.timings import LatticeTimings
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.cluster
 

@@ -17,9 +17,9 @@ from support.lattices.host_world import PATIENCE, HostWorld
 from support.nodes.fleet import eventually
 from support.suite.settling import settle
 from trellis.kube.resources import CONFIGMAPS, HOST_CONFIGS
-from trellis.localcluster.certs import KUBELET_CLIENT, write_pki
-from trellis.localcluster.nats import NatsServer
-from trellis.localcluster.ports import free_ports
+from trellis_dev.localcluster.certs import KUBELET_CLIENT, write_pki
+from trellis_dev.localcluster.nats import NatsServer
+from trellis_dev.localcluster.ports import free_ports
 
 pytestmark = pytest.mark.cluster
 

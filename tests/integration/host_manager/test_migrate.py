@@ -36,7 +36,7 @@ from trellis.kube.resources import (
     Resource,
 )
 from trellis.kube.resources import APPLICATIONS as APPLICATION_OBJECTS
-from trellis_bundle.migration import Doing
+from trellis_cli.migrate.model.plan import Doing
 
 pytestmark = pytest.mark.cluster
 
@@ -102,7 +102,7 @@ class Former:
     async def migrate(self, *arguments: str, killed: str = "") -> subprocess.CompletedProcess[str]:
         """Run the command as a user runs it; ``killed``: it ends before or after its first write."""
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("TRELLIS_", "KUBE"))}
-        how = [killed_command.__file__, killed] if killed else ["-m", "trellis_bundle"]
+        how = [killed_command.__file__, killed] if killed else ["-m", "trellis_cli"]
         return await asyncio.to_thread(
             subprocess.run,
             [sys.executable, *how, "migrate", "wasmcloud-operator", *arguments],

@@ -12,7 +12,7 @@ from support.cluster.validating_policies import refusing, rule
 from support.lattices.host_world import PATIENCE, HostWorld
 from support.nodes.fleet import Manifest, eventually
 from trellis.kube.resources import DEPLOYMENTS, EVENTS, HOST_CONFIGS, Resource
-from trellis.runtime import LedService
+from trellis.runtime.run import LedService
 
 pytestmark = pytest.mark.cluster
 

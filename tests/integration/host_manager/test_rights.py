@@ -29,9 +29,9 @@ from trellis.kube.resources import (
     SECRETS,
 )
 from trellis.lattice.timings import LatticeTimings
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.nats import NatsServer
 from trellis.names import breaker_name
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.cluster
 

@@ -19,10 +19,10 @@ from trellis import names
 from trellis.bus.bus import Bus
 from trellis.events.secrets import SecretChanged, SecretUsers
 from trellis.events.subjects import HOST_MANAGER, SECRETS_BACKEND
-from trellis.health import Health
 from trellis.kube.resources import DEPLOYMENTS, HOST_CONFIGS
-from trellis.localcluster.nats import NatsServer
 from trellis.telemetry import setup
+from trellis.telemetry.health import Health
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

@@ -17,9 +17,9 @@ from support.lattices.stub_host import Options, StubHost, stub_host
 from support.nodes.fleet import Fleet, eventually
 from support.suite.tcp_proxy import TcpProxy
 from trellis.lattice.timings import LatticeTimings, LinkTimings, WatchTimings
-from trellis.localcluster import kill, owned_cluster, restart
-from trellis.localcluster.api import Api
-from trellis.localcluster.leafnodes import join
+from trellis_dev.localcluster import kill, owned_cluster, restart
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.leafnodes import join
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 

@@ -13,7 +13,7 @@ from support.lattices.host_world import PATIENCE, HostWorld
 from support.nodes.fleet import eventually
 from trellis import names
 from trellis.kube.resources import DEPLOYMENTS, HOST_CONFIGS, LEASES, NAMESPACES, Resource
-from trellis.runtime import LedService
+from trellis.runtime.run import LedService
 
 pytestmark = pytest.mark.cluster
 

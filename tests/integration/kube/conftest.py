@@ -12,14 +12,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from support.suite.tcp_proxy import TcpProxy, kubeconfig_through
-from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import NAMESPACES
 from trellis.kube.timings import KubeTimings
-from trellis.localcluster import ClusterInfo
 from trellis.telemetry import setup
+from trellis.telemetry.health import Health
+from trellis_dev.localcluster import ClusterInfo
 
 PRODUCTION = KubeTimings()
 

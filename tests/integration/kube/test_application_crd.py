@@ -17,7 +17,7 @@ import yaml
 
 from support.wadm.applications_kind import ApplicationsKind
 from trellis.crds.application import COMPONENTS_MAX, TRAITS_MAX, Application
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster.api import Api
 
 pytestmark = pytest.mark.cluster
 

@@ -9,7 +9,7 @@ import pytest
 from support.cluster.kube_behaviour import KubeBehaviour
 from support.cluster.kube_world import ForgetHistory
 from trellis.kube.client import Kube
-from trellis.localcluster import ClusterInfo, restart
+from trellis_dev.localcluster import ClusterInfo, restart
 
 pytestmark = pytest.mark.cluster
 

@@ -15,7 +15,7 @@ from trellis.crds.shim import Shim
 from trellis.kube.client import Kube
 from trellis.kube.errors import Invalid, NotFound
 from trellis.kube.resources import DEFINITIONS, SHIMS, Manifest
-from trellis.provisioning import KWASM
+from trellis.provisioning.views import KWASM
 
 pytestmark = pytest.mark.cluster
 

@@ -15,9 +15,9 @@ from trellis.kube.errors import KubeError, Unauthorized, Unavailable
 from trellis.kube.informer import ChangeKind
 from trellis.kube.resources import CONFIGMAPS
 from trellis.kube.watch_timings import WatchTimings
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
-from trellis.localcluster.certs import write_pki
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.certs import write_pki
 
 Connect = Callable[[Path], Awaitable[Kube]]
 pytestmark = pytest.mark.cluster

@@ -14,7 +14,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import Unavailable
 from trellis.kube.resources import CONFIGMAPS
 from trellis.kube.watch_timings import WatchTimings
-from trellis.localcluster import ClusterInfo
+from trellis_dev.localcluster import ClusterInfo
 
 Connect = Callable[[Path], Awaitable[Kube]]
 pytestmark = pytest.mark.cluster

@@ -22,7 +22,7 @@ from support.cluster.replica import LEADER, LEASE
 from support.suite.tcp_proxy import TcpProxy, kubeconfig_through
 from trellis.kube.client import Kube
 from trellis.kube.resources import LEASES, NAMESPACES
-from trellis.localcluster import ClusterInfo
+from trellis_dev.localcluster import ClusterInfo
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

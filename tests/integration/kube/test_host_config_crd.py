@@ -21,7 +21,7 @@ import yaml
 from trellis.crds.host_config import WasmCloudHostConfig
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.kube.resources import DEFINITIONS
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster.api import Api
 
 pytestmark = pytest.mark.cluster
 

@@ -16,9 +16,9 @@ from trellis.kube.informer import ChangeKind
 from trellis.kube.reader import Selection
 from trellis.kube.resources import CONFIGMAPS
 from trellis.kube.watch_timings import WatchTimings
-from trellis.localcluster import ClusterInfo, restart
-from trellis.localcluster.paths import Layout
-from trellis.localcluster.state import load
+from trellis_dev.localcluster import ClusterInfo, restart
+from trellis_dev.localcluster.paths import Layout
+from trellis_dev.localcluster.state import load
 
 pytestmark = pytest.mark.cluster
 

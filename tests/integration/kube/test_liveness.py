@@ -16,12 +16,12 @@ import pytest
 
 from support.cluster.kube_world import Watched, configmap, until, watch_of
 from support.suite.tcp_proxy import TcpProxy
-from trellis.health import HealthServer
 from trellis.kube.client import Kube
 from trellis.kube.resources import CONFIGMAPS
 from trellis.kube.transport import HttpTransport, Stream
 from trellis.kube.watch_timings import WatchTimings
 from trellis.telemetry import Metrics
+from trellis.telemetry.health import HealthServer
 
 pytestmark = pytest.mark.cluster
 

@@ -14,8 +14,8 @@ from support.suite.suite_rights import FILES
 from trellis.kube.client import Kube
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import CONFIGMAPS, EVENTS, NODES
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 pytestmark = pytest.mark.cluster
 

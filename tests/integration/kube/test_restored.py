@@ -17,7 +17,7 @@ from support.suite.tcp_proxy import TcpProxy
 from trellis.kube.client import Kube
 from trellis.kube.resources import CONFIGMAPS
 from trellis.kube.watch_timings import WatchTimings
-from trellis.localcluster import ClusterInfo, owned_cluster
+from trellis_dev.localcluster import ClusterInfo, owned_cluster
 
 pytestmark = [pytest.mark.cluster]
 

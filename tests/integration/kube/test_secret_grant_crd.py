@@ -18,7 +18,7 @@ from support.examples.folders import manifest
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.crds.secret_grants import SecretGrant
 from trellis.kube.resources import DEFINITIONS, SECRET_GRANTS
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster.api import Api
 
 pytestmark = pytest.mark.cluster
 

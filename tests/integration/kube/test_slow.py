@@ -13,7 +13,7 @@ from support.cluster.kube_world import Watched, configmap, until
 from trellis.kube.client import Kube
 from trellis.kube.leader import Leader
 from trellis.kube.resources import CONFIGMAPS, LEASES
-from trellis.localcluster import ClusterInfo
+from trellis_dev.localcluster import ClusterInfo
 
 Connect = Callable[[Path], Awaitable[Kube]]
 pytestmark = pytest.mark.cluster

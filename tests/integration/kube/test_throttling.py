@@ -24,8 +24,8 @@ from trellis.kube.client import Kube
 from trellis.kube.resources import CONFIGMAPS
 from trellis.kube.transport import HttpRequest
 from trellis.kube.watch_timings import WatchTimings
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 Connect = Callable[[Path], Awaitable[Kube]]
 Tries = Callable[[], list[dict[str, Any]]]

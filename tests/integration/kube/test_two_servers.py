@@ -20,7 +20,7 @@ from trellis.kube.client import Kube
 from trellis.kube.resources import CONFIGMAPS
 from trellis.kube.timings import ConnectionTimings, KubeTimings
 from trellis.kube.watch_timings import WatchTimings
-from trellis.localcluster import ClusterInfo, owned_cluster
+from trellis_dev.localcluster import ClusterInfo, owned_cluster
 
 pytestmark = [pytest.mark.cluster]
 

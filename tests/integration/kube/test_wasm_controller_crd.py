@@ -14,7 +14,7 @@ import pytest
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.crds.wasm_controllers import WasmController
 from trellis.kube.resources import DEFINITIONS, WASM_CONTROLLERS
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster.api import Api
 
 pytestmark = pytest.mark.cluster
 

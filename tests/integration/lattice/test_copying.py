@@ -21,14 +21,14 @@ from host_manager.timings import Timings
 from support.lattices.lattice_recordings import everything
 from support.nats.buses import Buses, eventually, eventually_async
 from trellis.bus.bus import Bus
-from trellis.bus.tail import Selection, TailedEvent, Tally, replay
-from trellis.lattice.address import LatticeAddress, LinkAddress
-from trellis.lattice.forwarder import Forwarder
-from trellis.lattice.lattices import Lattices
-from trellis.lattice.link import Link
-from trellis.lattice.subjects import STREAM_HOSTS, STREAM_WADM
+from trellis.bus.streams.tail import Selection, TailedEvent, Tally, replay
+from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.lattices import Lattices
+from trellis.lattice.connection.link import Link
+from trellis.lattice.domain.subjects import STREAM_HOSTS, STREAM_WADM
+from trellis.lattice.follow.forwarder import Forwarder
 from trellis.lattice.timings import ForwarderTimings, LatticeTimings
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
 
@@ -305,8 +305,8 @@ async def test_events_that_wait_for_long_are_warned_of(origin: Origin) -> None:
 async def test_a_lattice_that_says_ever_more_is_copied_no_faster_than_the_bound_and_holds_up_no_other(
     buses: Buses, origin: Origin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trellis.lattice.forwarder.EVENTS_AT_ONCE", 10.0)
-    monkeypatch.setattr("trellis.lattice.forwarder.EVENTS_PER_SECOND", 0.001)
+    monkeypatch.setattr("trellis.lattice.follow.forwarder.EVENTS_AT_ONCE", 10.0)
+    monkeypatch.setattr("trellis.lattice.follow.forwarder.EVENTS_PER_SECOND", 0.001)
     bus = await connected(buses)
     other = Origin(origin.server, f"l-{secrets.token_hex(4)}", origin.jetstream)
     for number in range(300):

@@ -14,12 +14,12 @@ import pytest
 from nats.aio.client import Client
 
 from support.nats.buses import eventually
-from trellis.lattice import lattice_claim
-from trellis.lattice.address import LatticeAddress, LinkAddress
-from trellis.lattice.lattice_claim import BUCKET, STREAM, LatticeClaim
-from trellis.lattice.link import Link
+from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.link import Link
+from trellis.lattice.follow import lattice_claim
+from trellis.lattice.follow.lattice_claim import BUCKET, STREAM, LatticeClaim
 from trellis.lattice.timings import ClaimTimings
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
 

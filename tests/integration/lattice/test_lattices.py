@@ -14,15 +14,15 @@ import pytest
 from support.lattices.lattice_speaker import LatticeSpeaker
 from support.nats.buses import eventually
 from support.suite.tcp_proxy import TcpProxy
-from trellis.bus.connection import REFUSED
-from trellis.credentials import HeldCredentials, Kind, new_seed
-from trellis.lattice.address import LatticeAddress, LinkAddress
-from trellis.lattice.hosts import Presence
-from trellis.lattice.lattices import Lattices
+from trellis.bus.connection.connection import REFUSED
+from trellis.config.nats_credentials import HeldCredentials, Kind, new_seed
+from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.lattices import Lattices
+from trellis.lattice.domain.hosts import Presence
+from trellis.lattice.domain.view import LatticeView
 from trellis.lattice.timings import LatticeTimings, LinkTimings, WatchTimings
-from trellis.lattice.view import LatticeView
-from trellis.localcluster.certs import write_pki
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.certs import write_pki
+from trellis_dev.localcluster.nats import NatsServer
 
 CERTIFICATE = {"cert_file": "crt", "key_file": "key"}
 LINK = LinkTimings(backoff_first=0.1, backoff_most=0.5)

@@ -10,9 +10,9 @@ import nats
 import pytest
 
 from support.nats.buses import eventually
-from trellis.lattice.address import LinkAddress
-from trellis.lattice.link import Link, LinkAwayError, NobodyAnswersError, SilenceError, TooLargeError
-from trellis.localcluster.nats import NatsServer
+from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.connection.link import Link, LinkAwayError, NobodyAnswersError, SilenceError, TooLargeError
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
 

@@ -17,11 +17,11 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from support.nats.buses import eventually, eventually_async
-from trellis.lattice.address import LinkAddress
-from trellis.lattice.link import INBOX, Link, LinkAwayError
-from trellis.lattice.questions import Question
+from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.connection.link import INBOX, Link, LinkAwayError
+from trellis.lattice.connection.questions import Question
 from trellis.lattice.timings import LinkTimings
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 RECOVERS_SECONDS = 30.0
 QUICK = LinkTimings(look=0.1, backoff_first=0.1, backoff_most=0.5)

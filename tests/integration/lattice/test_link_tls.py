@@ -14,13 +14,13 @@ from cryptography.hazmat.primitives import serialization
 
 from support.nats.buses import eventually
 from support.suite.tcp_proxy import TcpProxy
-from trellis.lattice.address import LatticeAddress, LinkAddress
-from trellis.lattice.lattices import Lattices
+from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.lattices import Lattices
+from trellis.lattice.connection.tls import NOT_LET_IN
+from trellis.lattice.domain.view import LatticeView
 from trellis.lattice.timings import LatticeTimings, LinkTimings
-from trellis.lattice.tls import NOT_LET_IN
-from trellis.lattice.view import LatticeView
-from trellis.localcluster.certs import KUBELET_CLIENT, write_pki
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.certs import KUBELET_CLIENT, write_pki
+from trellis_dev.localcluster.nats import NatsServer
 
 SERVER = "kube-apiserver"
 

@@ -16,12 +16,12 @@ from nats.js.kv import KeyValue
 from support.nats.buses import eventually_async
 from support.wadm.store_behaviour import Followed, StoreBehaviour, World, followed, manifest, until
 from support.wadm.wadm_stand_in import BUCKET, WadmStandIn
-from trellis.lattice.address import LatticeAddress, LinkAddress
-from trellis.lattice.replies import Scaler, Status
-from trellis.lattice.store import Proof
-from trellis.lattice.subjects import STREAM_MODELS
+from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.domain.replies import Scaler, Status
+from trellis.lattice.domain.store import Proof
+from trellis.lattice.domain.subjects import STREAM_MODELS
 from trellis.lattice.timings import BucketTimings, LatticeTimings, LinkTimings, ListingTimings
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
 
@@ -282,7 +282,7 @@ async def test_what_wadm_does_not_answer_takes_nothing_away(users_server: NatsSe
 async def test_of_a_lattice_with_more_than_is_kept_nothing_is_known_until_it_has_less(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trellis.lattice.stored.MODELS_MOST", 20)
+    monkeypatch.setattr("trellis.lattice.domain.stored.MODELS_MOST", 20)
     timings = LatticeTimings(bucket=BucketTimings(too_many=0.2))
     async with followed(world.address, timings=timings) as seen:
         await seen.synced()
@@ -336,7 +336,7 @@ async def test_a_lattice_that_is_not_needed_any_more_takes_nothing_from_the_othe
 async def test_a_lattice_with_more_than_is_kept_takes_nothing_from_the_others(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trellis.lattice.stored.MODELS_MOST", 3)
+    monkeypatch.setattr("trellis.lattice.domain.stored.MODELS_MOST", 3)
     async with WadmStandIn(world.url, f"l-{secrets.token_hex(4)}") as other, followed(world.address) as seen:
         beside = await joined(seen, LatticeAddress(LinkAddress(world.url), other.lattice))
         await seen.synced()

@@ -13,11 +13,11 @@ import pytest
 
 from support.nats.buses import eventually
 from support.nats.raw_nats import raw_publish
-from trellis.lattice.address import LinkAddress
-from trellis.lattice.errors import TooLargeError
-from trellis.lattice.link import Link
-from trellis.lattice.questions import Question
-from trellis.localcluster.nats import NatsServer
+from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.connection.link import Link
+from trellis.lattice.connection.questions import Question
+from trellis.lattice.domain.errors import TooLargeError
+from trellis_dev.localcluster.nats import NatsServer
 
 
 class Asked:

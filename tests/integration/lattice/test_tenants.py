@@ -23,16 +23,16 @@ from support.wadm.manifests import ANY_HOST, capability, link
 from support.wadm.manifests import manifest as with_listener
 from support.wadm.store_behaviour import StoreBehaviour, World, followed, manifest, until
 from support.wadm.wadm_stand_in import WadmStandIn
-from trellis.lattice.address import LatticeAddress, LinkAddress
-from trellis.lattice.comparison import Comparison
-from trellis.lattice.forwarder import Forwarder, LatticeEvent
-from trellis.lattice.lattices import Lattices
-from trellis.lattice.link import Link
-from trellis.lattice.replies import Status
-from trellis.lattice.store import Proof
-from trellis.lattice.subjects import STREAM_WADM
+from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.lattices import Lattices
+from trellis.lattice.connection.link import Link
+from trellis.lattice.domain.replies import Status
+from trellis.lattice.domain.store import Proof
+from trellis.lattice.domain.subjects import STREAM_WADM
+from trellis.lattice.follow.comparison import Comparison
+from trellis.lattice.follow.forwarder import Forwarder, LatticeEvent
 from trellis.lattice.timings import ComparisonTimings, LatticeTimings, ListingTimings
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
 

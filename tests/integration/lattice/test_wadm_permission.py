@@ -10,11 +10,11 @@ import nats
 from nats.aio.msg import Msg
 
 from support.nats.buses import eventually
-from trellis.lattice.address import LatticeAddress, LinkAddress
-from trellis.lattice.lattices import Lattices
-from trellis.lattice.subjects import model_list_subject
+from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.lattices import Lattices
+from trellis.lattice.domain.subjects import model_list_subject
 from trellis.lattice.timings import LatticeTimings, WatchTimings
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 RECOVERS_SECONDS = 30.0
 QUICK = LatticeTimings(watch=WatchTimings(refresh=3600.0, again=0.5))

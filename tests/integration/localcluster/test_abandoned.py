@@ -12,19 +12,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-from trellis.localcluster import LocalClusterError, cluster, down, registry, status
-from trellis.localcluster.commands import command
-from trellis.localcluster.paths import Layout
-from trellis.localcluster.processes import current
-from trellis.localcluster.state import load, load_token, save
-from trellis.localcluster.supervisor import marked
+from trellis_dev.localcluster import LocalClusterError, cluster, down, registry, status
+from trellis_dev.localcluster.commands import command
+from trellis_dev.localcluster.paths import Layout
+from trellis_dev.localcluster.processes import current
+from trellis_dev.localcluster.state import load, load_token, save
+from trellis_dev.localcluster.supervisor import marked
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
-UP = [sys.executable, "-c", "from trellis_bundle.dev import app; app()", "up", "--name", "abandoned", "--json"]
+UP = [sys.executable, "-c", "from trellis_dev.commands.dev import app; app()", "up", "--name", "abandoned", "--json"]
 OWNER = """
 import sys
-from trellis.localcluster import owned_cluster
+from trellis_dev.localcluster import owned_cluster
 with owned_cluster() as info:
     print(info.name, flush=True)
     sys.stdin.read()
@@ -128,7 +128,7 @@ def test_a_failing_component_is_named_with_the_end_of_its_log_and_nothing_is_lef
         argv = command(tool, layout, ports, **how)
         return [*argv, "--no-such-flag"] if tool == "kube-apiserver" else argv
 
-    monkeypatch.setattr("trellis.localcluster.start.command", broken)
+    monkeypatch.setattr("trellis_dev.localcluster.start.command", broken)
     with pytest.raises(LocalClusterError, match=r"(?s)kube-apiserver ended.*no-such-flag"):
         cluster.up("broken")
     assert registry.names() == []

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from trellis.localcluster import (
+from trellis_dev.localcluster import (
     ClusterInfo,
     LocalClusterError,
     down,
@@ -26,9 +26,9 @@ from trellis.localcluster import (
     status,
     up,
 )
-from trellis.localcluster.api import Api
-from trellis.localcluster.nodes import create_nodes, node_name, ready_nodes
-from trellis.localcluster.paths import Layout
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.nodes import create_nodes, node_name, ready_nodes
+from trellis_dev.localcluster.paths import Layout
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

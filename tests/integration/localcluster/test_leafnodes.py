@@ -12,9 +12,9 @@ from support.lattices.host_behaviour import SECONDS, Lattice, own_lattice
 from support.lattices.stub_host import Options, stub_host
 from support.nats.joined_servers import joined_servers
 from support.suite.settling import settle
-from trellis.localcluster import LocalClusterError, kill, owned_cluster, restart
-from trellis.localcluster.leafnodes import join
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster import LocalClusterError, kill, owned_cluster, restart
+from trellis_dev.localcluster.leafnodes import join
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.nats
 

@@ -7,7 +7,7 @@ import psutil
 import pytest
 from nats.js.api import StreamConfig
 
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.nats
 

@@ -15,7 +15,7 @@ import pytest
 from support.lattices import stub_host as program
 from support.lattices.host_behaviour import SECONDS, HostBehaviour, Lattice, NewHost, Running, own_lattice
 from support.lattices.stub_host import Options, StubHost, human, new_id, stub_host
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.nats
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from node_installer.presets import PRESETS
-from trellis.install_results import FailureReason
+from node_installer.domain.presets import PRESETS
+from trellis.installer_api.result import FailureReason
 from unit.node_installer.world import DATA, a_spec, a_wish
 
 WAYS = sorted({(way.kind, way.command) for preset in PRESETS for way in preset.restarts if way.kind != "systemd"})
@@ -72,7 +72,7 @@ def restarted(folder: Path, command: tuple[str, ...], groups: tuple[str, ...]) -
     program = f"""
         import json
         from pathlib import Path
-        from node_installer.commands import on_node
+        from node_installer.node.commands import on_node
         answer = on_node(Path("/"))({command!r}, 10.0)
         members = [(Path("/sys/fs/cgroup") / group / "cgroup.procs").read_text().strip() for group in {groups!r}]
         print(json.dumps([answer.code, answer.output, Path({str(folder / "log")!r}).read_text(), members]))
@@ -99,7 +99,7 @@ def test_a_program_the_node_lacks_is_said(tmp_path: Path) -> None:
     [way] = [command for kind, command in WAYS if kind == "openrc"]
     program = f"""
         from pathlib import Path
-        from node_installer.commands import on_node
+        from node_installer.node.commands import on_node
         answer = on_node(Path("/"))({way!r}, 10.0)
         print(answer.code, answer.output)
     """

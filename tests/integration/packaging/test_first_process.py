@@ -16,7 +16,7 @@ import pytest
 PATIENCE = 10.0
 """Seconds; a kubelet has 30. What does not hear the signal runs for ever here, as there is no cluster."""
 FIRST = "the first import after the handler"
-HANDLER = "trellis.init_process"
+HANDLER = "trellis.installer_api.pid1"
 ENDED_BY_SIGTERM = 128 + signal.SIGTERM
 AHEAD = 4096
 """Bytes, some 50 imports: how far the program gets while nobody reads what it imports."""
@@ -26,10 +26,10 @@ SERVICES = (
 )  # fmt: skip
 PROGRAMS = {
     **{f"trellis-{name}": (FIRST, f"{name.replace('-', '_')}.app") for name in SERVICES},
-    "trellis run": (FIRST, "typer", "trellis_bundle.command_line", "provisioner.handlers"),
-    "trellis let-go --yes --timeout=60s": (FIRST, "trellis_bundle.commands"),
-    "trellis check --no-bus provisioner": (FIRST, "trellis_bundle.commands"),
-    "trellis-node-installer --help": (FIRST, "node_installer.report"),
+    "trellis run": (FIRST, "typer", "trellis_cli.command_line", "provisioner.handlers"),
+    "trellis let-go --yes --timeout=60s": (FIRST, "trellis_cli.commands"),
+    "trellis check --no-bus provisioner": (FIRST, "trellis_cli.commands"),
+    "trellis-node-installer --help": (FIRST, "node_installer.domain.report"),
 }
 """Command lines of images, and the modules after whose import each is told to end."""
 CASES = [

@@ -17,13 +17,13 @@ from support.nats.nats_users import NatsUsers
 from support.nodes.fleet import Fleet
 from support.suite.service_process import ask, free_port, lines, running, until_status
 from support.suite.typed import Done, typed
-from trellis.bus.claim import Claim
-from trellis.bus.connection import REFUSED
-from trellis.bus.naming import CLAIM_STREAM, claim_subject
-from trellis.bus.permissions import PEOPLE
-from trellis.bus.streams import ensure_streams
+from trellis.bus.accounts.claim import Claim
+from trellis.bus.accounts.naming import CLAIM_STREAM, claim_subject
+from trellis.bus.accounts.permissions import PEOPLE
+from trellis.bus.connection.connection import REFUSED
+from trellis.bus.streams.streams import ensure_streams
 from trellis.events.subjects import STREAM_EVENTS
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

@@ -12,7 +12,7 @@ from support.nodes.installers import LAST_LOG_LINE
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import CLASSES, Shim
 from trellis import names
-from trellis.provisioning import UNDO
+from trellis.provisioning.views import UNDO
 
 pytestmark = pytest.mark.cluster
 

@@ -15,9 +15,10 @@ import pytest
 from support.nodes.fleet import Fleet, eventually
 from support.suite.nursery import Child
 from support.suite.typed import started
-from trellis import localcluster, names
+from trellis import names
 from trellis.events.subjects import STREAM_EVENTS, escape
-from trellis.localcluster.nats import NatsServer
+from trellis_dev import localcluster
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.cluster
 

@@ -6,7 +6,7 @@ import pytest
 
 from support.nodes.fleet import Fleet, eventually
 from support.nodes.shims import Shim
-from trellis.shim_history import KEPT, label_selector
+from trellis.provisioning.revisions import KEPT, label_selector
 
 pytestmark = pytest.mark.cluster
 

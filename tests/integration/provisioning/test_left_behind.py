@@ -8,8 +8,8 @@ from support.nodes.fleet import Fleet, eventually
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import Shim
 from trellis import names
-from trellis.provisioning import UNDO, decode_digests
-from trellis.shim_history import label_selector
+from trellis.provisioning.revisions import label_selector
+from trellis.provisioning.views import UNDO, decode_digests
 
 pytestmark = pytest.mark.cluster
 

@@ -12,7 +12,7 @@ from support.nodes.fleet import Fleet, Manifest, eventually
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import Shim
 from trellis import names
-from trellis.provision_reasons import Reason
+from trellis.provisioning.reasons import Reason
 
 pytestmark = pytest.mark.cluster
 

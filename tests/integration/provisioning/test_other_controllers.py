@@ -15,7 +15,7 @@ from support.nodes.leftovers import as_new, leftover
 from support.nodes.shims import Shim
 from support.suite.typed import Done, bare_environment, typed_meanwhile
 from trellis import names
-from trellis.provisioning import KWASM
+from trellis.provisioning.views import KWASM
 
 pytestmark = pytest.mark.cluster
 

@@ -17,7 +17,7 @@ from support.nodes.fleet import Fleet, eventually
 from support.nodes.kubelets import Disks, kubelets
 from support.nodes.shims import SHIMS, Shim
 from trellis import names
-from trellis.provisioning import REMOVE, Target
+from trellis.provisioning.views import REMOVE, Target
 
 pytestmark = pytest.mark.cluster
 

@@ -13,8 +13,8 @@ import pytest
 
 from support.nodes.fleet import Fleet, eventually
 from support.suite.service_process import ask, free_port, get, lines, running, until_status
-from trellis import service
-from trellis.bus import availability
+from trellis.bus.publish import availability
+from trellis.runtime import service
 
 pytestmark = pytest.mark.cluster
 
@@ -111,7 +111,7 @@ async def test_a_bus_that_is_away_is_one_warning_and_not_ready(fleet: Fleet, tmp
 async def test_a_wrong_setting_is_one_line_and_exit_status_2(fleet: Fleet) -> None:
     environment = {**os.environ, **fleet.environment(), "TRELLIS_MAX_UNAVAILABLE": "many"}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "trellis_bundle", "run", env=environment, stdout=PIPE, stderr=PIPE
+        sys.executable, "-m", "trellis_cli", "run", env=environment, stdout=PIPE, stderr=PIPE
     )
     output, errors = await process.communicate()
     assert process.returncode == 2

@@ -11,8 +11,8 @@ import pytest
 from support.nodes.fleet import Fleet, eventually, is_ours
 from support.nodes.installers import LAST_LOG_LINE
 from trellis import names
-from trellis.bus.tail import TailedEvent
-from trellis.provision_reasons import Reason
+from trellis.bus.streams.tail import TailedEvent
+from trellis.provisioning.reasons import Reason
 
 pytestmark = pytest.mark.cluster
 

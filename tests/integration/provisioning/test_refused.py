@@ -15,9 +15,9 @@ from support.nodes.kubelets import kubelets
 from support.nodes.shims import Shim
 from support.suite.typed import typed_meanwhile
 from trellis import names
-from trellis.provision_reasons import NODE_UPDATE_REFUSED, Reason
-from trellis.runtime import LedService
-from trellis.shim_status import Reason as ShimReason
+from trellis.provisioning.reasons import NODE_UPDATE_REFUSED, Reason
+from trellis.provisioning.shim_status import Reason as ShimReason
+from trellis.runtime.run import LedService
 
 pytestmark = pytest.mark.cluster
 

@@ -16,9 +16,9 @@ from support.nodes.kubelets import kubelets
 from support.nodes.shims import CLASSES, Shim
 from trellis import names
 from trellis.kube.resources import NAMESPACES
-from trellis.provision_reasons import Reason
-from trellis.runtime import LedService
-from trellis.shim_status import Reason as ShimReason
+from trellis.provisioning.reasons import Reason
+from trellis.provisioning.shim_status import Reason as ShimReason
+from trellis.runtime.run import LedService
 
 pytestmark = pytest.mark.cluster
 

@@ -13,9 +13,9 @@ import pytest
 from support.cluster.etcd_backup import EtcdBackup
 from support.nodes.fleet import Fleet, eventually
 from support.nodes.installers import INSTALLER_STAGES
-from trellis.localcluster import ClusterInfo, kill, owned_cluster, restart
-from trellis.localcluster.api import Api
-from trellis.localcluster.paths import Layout
+from trellis_dev.localcluster import ClusterInfo, kill, owned_cluster, restart
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.paths import Layout
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

@@ -22,11 +22,11 @@ from support.suite.in_process import serving
 from trellis import names
 from trellis.kube.breaker import HELD
 from trellis.kube.resources import CLUSTER_ROLES, CONFIGMAPS, CONTROLLER_REVISIONS, EVENTS, LEASES, NAMESPACES, ROLES
-from trellis.localcluster.api import Api
 from trellis.names import CLAIM_NAMESPACE
-from trellis.provision_reasons import APPLY_AGAIN, NODE_UPDATE_REFUSED
-from trellis.provision_reasons import Reason as NodeReason
-from trellis.shim_status import Reason as ShimReason
+from trellis.provisioning.reasons import APPLY_AGAIN, NODE_UPDATE_REFUSED
+from trellis.provisioning.reasons import Reason as NodeReason
+from trellis.provisioning.shim_status import Reason as ShimReason
+from trellis_dev.localcluster.api import Api
 
 pytestmark = pytest.mark.cluster
 

@@ -11,7 +11,7 @@ import pytest
 from support.nodes.fleet import KUBELET, SHORT, Fleet, eventually
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import SHIMS, Shim
-from trellis.timings import DeletionTimings
+from trellis.config.timings import DeletionTimings
 
 pytestmark = pytest.mark.cluster
 

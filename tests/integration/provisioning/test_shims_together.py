@@ -13,7 +13,7 @@ from support.nodes.fleet import SHORT, Fleet, eventually
 from support.nodes.kubelets import kubelets, show
 from support.nodes.shims import SHIMS, Shim
 from trellis import names
-from trellis.timings import DeletionTimings
+from trellis.config.timings import DeletionTimings
 
 pytestmark = pytest.mark.cluster
 

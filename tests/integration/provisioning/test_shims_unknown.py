@@ -16,13 +16,13 @@ from support.nodes.kubelets import kubelets
 from support.nodes.shims import DEFINITIONS, SHIMS, Shim
 from support.suite.typed import typed_meanwhile
 from trellis import names
-from trellis.breaker import Limits
+from trellis.config.timings import DeletionTimings
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.kube.breaker import HELD
 from trellis.kube.resources import SHIMS as SHIM_KIND
-from trellis.runtime import LedService
+from trellis.limits.breaker import Limits
+from trellis.runtime.run import LedService
 from trellis.telemetry import process_metrics
-from trellis.timings import DeletionTimings
 
 pytestmark = pytest.mark.cluster
 

@@ -19,9 +19,10 @@ import pytest
 from support.nodes.fleet import Fleet, eventually
 from support.suite import stubborn_process
 from support.suite.service_process import lines, running
-from trellis import names, stopping
+from trellis import names
 from trellis.kube import client
-from trellis.localcluster.nats import NatsServer
+from trellis.runtime import shutdown as stopping
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.cluster
 

@@ -13,9 +13,9 @@ import pytest
 
 from support.nodes.fleet import Fleet, eventually
 from trellis import names
-from trellis.localcluster import ClusterInfo, owned_cluster
-from trellis.localcluster.api import Api
-from trellis.localcluster.otlp import OtlpReceiver, Span
+from trellis_dev.localcluster import ClusterInfo, owned_cluster
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.otlp import OtlpReceiver, Span
 
 WANTED = {"installer job", "publish provision.started", "publish provision.succeeded", "publish node.ready"}
 WATCHER, PROVISIONER = "trellis-node-watcher", "trellis-provisioner"

@@ -14,7 +14,7 @@ from support.nodes.fleet import Fleet, eventually
 from support.suite.typed import typed
 from trellis import names
 from trellis.kube.timings import claim_election
-from trellis.runtime import LedService
+from trellis.runtime.run import LedService
 
 pytestmark = pytest.mark.cluster
 

@@ -21,8 +21,8 @@ from support.nodes.shims import Shim
 from support.suite.faked_clock import FakedClock
 from support.suite.service_process import running
 from trellis import names
-from trellis.bus.tail import Selection, tail
-from trellis.provisioning import PROVISION
+from trellis.bus.streams.tail import Selection, tail
+from trellis.provisioning.views import PROVISION
 
 pytestmark = [
     pytest.mark.cluster,

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from support.guests import built as guests
-from trellis.localcluster.building import LoggedBuild
-from trellis.localcluster.crates import lacking, write_lock
-from trellis.localcluster.gotoolchain import environment, go_program
-from trellis.localcluster.progress import Quiet
+from trellis_dev.localcluster.building import LoggedBuild
+from trellis_dev.localcluster.crates import lacking, write_lock
+from trellis_dev.localcluster.gotoolchain import environment, go_program
+from trellis_dev.localcluster.progress import Quiet
 
 pytestmark = pytest.mark.timeout(900)
 

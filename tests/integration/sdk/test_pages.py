@@ -20,8 +20,8 @@ from support.guests.guest_api import FakeApi, Json, config_map, key_of
 from support.guests.guest_host import GuestHost
 from support.suite.pages import DOCS, blocks
 from trellis.crds.wasm_controllers import WasmController
-from trellis.localcluster.gotoolchain import environment, go_program
-from trellis.localcluster.progress import Quiet
+from trellis_dev.localcluster.gotoolchain import environment, go_program
+from trellis_dev.localcluster.progress import Quiet
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -11,9 +11,9 @@ import pytest
 from secrets_backend.accounts import Accounts
 from secrets_backend.gather import Known
 from support.nodes.fleet import eventually
-from trellis.lattice.address import LinkAddress
-from trellis.lattice.link import Link
-from trellis.localcluster.nats import NatsServer
+from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.connection.link import Link
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from secrets_backend.refusals import ErrorName
+from secrets_backend.domain.refusals import ErrorName
 from support.cluster.grants import Granted, granted
 from support.secrets.secrets_command import SecretsCommand
 from support.secrets.secrets_world import define_grants
@@ -31,9 +31,9 @@ from trellis.kube.resources import (
     SERVICE_ACCOUNTS,
     Resource,
 )
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
-from trellis_bundle.secrets_check_model import DEFINITION, READING
+from trellis_cli.secrets.model import DEFINITION, READING
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
 

@@ -19,8 +19,8 @@ from support.secrets.secrets_conformance.judging import judge
 from support.secrets.secrets_conformance.table import CASES
 from support.secrets.secrets_conformance.world import NOT_TEXT, PREFIX, TEXT, VALUES, Ask, World, policy_of
 from support.secrets.secrets_server import Asked, Place, asked_backend
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.timeout(900)]
 

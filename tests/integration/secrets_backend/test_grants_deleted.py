@@ -23,8 +23,8 @@ from support.secrets.secrets_world import QUICK, SecretsWorld, define_grants
 from support.suite import planted
 from trellis import names
 from trellis.kube.resources import CLUSTER_ROLES, DEFINITIONS, SECRET_GRANTS, SECRETS
-from trellis.localcluster import ClusterInfo
-from trellis.runtime import Service
+from trellis.runtime.run import Service
+from trellis_dev.localcluster import ClusterInfo
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

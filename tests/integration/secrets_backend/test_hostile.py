@@ -22,9 +22,9 @@ from support.nodes.fleet import eventually
 from support.secrets.secrets_host import CURVE, Host, nkey, value
 from support.secrets.secrets_world import QUICK, SecretsWorld, served
 from support.suite.tcp_proxy import TcpProxy, kubeconfig_through
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.nats import NatsServer
-from trellis.runtime import Service
+from trellis.runtime.run import Service
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.cluster
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from secrets_backend.key_secret import data_of, read_ring
-from secrets_backend.keys import CurveKey, KeyRing
+from secrets_backend.domain.key_secret import data_of, read_ring
+from secrets_backend.domain.keys import CurveKey, KeyRing
 from secrets_backend.timings import KeyTimings, Timings
 from support.cluster.kube_world import eventually
 from support.secrets.secrets_command import SecretsCommand
@@ -22,8 +22,8 @@ from support.secrets.secrets_host import value
 from support.secrets.secrets_world import SecretsWorld
 from trellis import names
 from trellis.kube.resources import NAMESPACES, PODS, SECRETS
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 pytestmark = pytest.mark.cluster
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from secrets_backend.resources import ACCOUNT, Reader, make_impersonation
+from secrets_backend.domain.resources import ACCOUNT, Reader, make_impersonation
 from support.cluster.grants import SYSTEM, Granted, elsewhere, given, granted, manifests, refused, used
 from support.nodes.fleet import eventually
 from support.secrets.secrets_host import Host, value
 from support.secrets.secrets_world import SecretsWorld
 from trellis import names
 from trellis.kube.resources import NAMESPACES, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
-from trellis.localcluster import ClusterInfo
-from trellis.runtime import Service
+from trellis.runtime.run import Service
+from trellis_dev.localcluster import ClusterInfo
 
 pytestmark = pytest.mark.cluster
 

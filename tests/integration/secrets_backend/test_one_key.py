@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from secrets_backend.key_secret import data_of, promoted, read_ring, without_previous
-from secrets_backend.keys import CurveKey
+from secrets_backend.domain.key_secret import data_of, promoted, read_ring, without_previous
+from secrets_backend.domain.keys import CurveKey
 from support.nodes.fleet import eventually
 from support.secrets.secrets_host import Host, value
 from support.secrets.secrets_world import SecretsWorld, served
 from trellis import names
 from trellis.kube.resources import SECRETS
-from trellis.runtime import Service
+from trellis.runtime.run import Service
 
 pytestmark = pytest.mark.cluster
 

@@ -18,8 +18,8 @@ from support.nodes.fleet import eventually
 from support.secrets.secrets_host import CURVE, nkey, value
 from support.secrets.secrets_world import SecretsWorld, served
 from trellis.kube.resources import HOST_CONFIGS, NAMESPACES, ROLE_BINDINGS, ROLES, SECRETS
-from trellis.localcluster.nats import NatsServer
-from trellis.runtime import Service
+from trellis.runtime.run import Service
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.cluster
 

@@ -23,8 +23,8 @@ from support.secrets.secrets_host import value
 from support.secrets.secrets_server import Asked, Place, asked_backend
 from support.secrets.secrets_world import SecretsWorld
 from support.suite.tcp_proxy import TcpProxy, kubeconfig_through
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.nats import NatsServer
 
 SECONDS = 60.0
 

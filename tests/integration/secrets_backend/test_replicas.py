@@ -24,8 +24,8 @@ from support.secrets import secrets_client
 from support.secrets.secrets_client import SecretsClient
 from support.secrets.secrets_conformance.world import TEXT, Ask
 from support.secrets.secrets_server import Asked, Place, Server, asked_backend, until_served
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.nats import NatsServer
 
 AT_ONCE = 16
 SECONDS = 60.0

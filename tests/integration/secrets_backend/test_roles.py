@@ -20,8 +20,8 @@ import yaml
 from support.cluster.grants import Granted, granted
 from support.suite.typed import typed
 from trellis.kube.resources import NAMESPACES, SECRETS
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 pytestmark = pytest.mark.cluster
 

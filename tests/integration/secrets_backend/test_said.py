@@ -20,9 +20,9 @@ from support.secrets.secrets_host import Host, value
 from support.secrets.secrets_world import SecretsWorld, served
 from support.suite.service_process import free_port, get, lines, running, until_status
 from trellis import names
-from trellis.bus.tail import Selection, tail
+from trellis.bus.streams.tail import Selection, tail
 from trellis.kube.resources import SECRETS
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.cluster
 

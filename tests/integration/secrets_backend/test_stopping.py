@@ -17,8 +17,8 @@ from support.nodes.fleet import eventually
 from support.secrets.secrets_host import Host, value
 from support.secrets.secrets_world import SecretsWorld
 from support.suite.tcp_proxy import TcpProxy, kubeconfig_through
-from trellis.localcluster import ClusterInfo
-from trellis.runtime import Service
+from trellis.runtime.run import Service
+from trellis_dev.localcluster import ClusterInfo
 
 pytestmark = pytest.mark.cluster
 

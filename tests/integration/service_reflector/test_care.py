@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from service_reflector.actions import CreateService
 from service_reflector.apply import Effects
+from service_reflector.domain.actions import CreateService
 from support.lattices.host_world import PATIENCE
 from support.lattices.reflected import ReflectedWorld
 from support.nodes.fleet import eventually

@@ -19,7 +19,7 @@ from aiohttp import web
 
 import service_reflector.app
 import service_reflector.settings
-from service_reflector.ownership import Undecided
+from service_reflector.domain.ownership import Undecided
 from support.cluster.api_proxy import ApiProxy
 from support.cluster.crd_deletion import delete_definition, restored
 from support.lattices.host_world import PATIENCE
@@ -29,7 +29,7 @@ from support.nodes.fleet import eventually
 from support.wadm.manifests import manifest
 from trellis import names
 from trellis.kube.resources import EVENTS, HOST_CONFIGS, SECRETS, SERVICES
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.cluster
 
@@ -289,7 +289,7 @@ async def test_host_groups_that_are_not_served_at_the_start_are_unknown(world: R
 async def explained(world: ReflectedWorld, name: str) -> dict[str, Any]:
     """Return what `trellis explain` says of a Service."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "trellis_bundle", "explain", f"service/{name}", "-n", world.hosts.namespace, "-o", "json",
+        sys.executable, "-m", "trellis_cli", "explain", f"service/{name}", "-n", world.hosts.namespace, "-o", "json",
         env={**os.environ, **world.hosts.fleet.environment()}, stdout=PIPE,
     )  # fmt: skip
     output, _ = await process.communicate()

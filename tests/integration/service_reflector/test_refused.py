@@ -17,7 +17,7 @@ from support.nodes.fleet import eventually
 from support.wadm.manifests import manifest
 from trellis import names
 from trellis.kube.resources import ENDPOINT_SLICES, EVENTS, LEASES, SERVICES, Resource
-from trellis.runtime import LedService
+from trellis.runtime.run import LedService
 
 pytestmark = pytest.mark.cluster
 
@@ -129,7 +129,9 @@ async def test_events_that_are_refused_keep_nothing_from_being_done(
         tried = writes(world, mark, EVENTS)
         assert 1 <= tried <= MOST_WRITES
         assert service.health.readiness().ok
-        assert not [one for one in caplog.records if one.name == "trellis.bus.queue"], "no key fails for an Event"
+        assert not [one for one in caplog.records if one.name == "trellis.bus.consume.queue"], (
+            "no key fails for an Event"
+        )
 
 
 async def test_leases_that_are_refused_are_named_by_readiness_at_a_start_and_while_leading(

@@ -14,7 +14,7 @@ from support.nodes.fleet import eventually
 from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from trellis import names
 from trellis.kube.resources import ENDPOINTS, LEASES, SERVICES
-from trellis.localcluster import ClusterInfo
+from trellis_dev.localcluster import ClusterInfo
 
 pytestmark = pytest.mark.cluster
 

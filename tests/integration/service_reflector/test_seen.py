@@ -14,7 +14,7 @@ from support.lattices.reflected import ReflectedWorld
 from support.nodes.fleet import eventually
 from support.suite.typed import bare_environment, typed_meanwhile
 from support.wadm.manifests import ANY_HOST, capability, link, manifest
-from trellis.runtime import LedService
+from trellis.runtime.run import LedService
 
 pytestmark = pytest.mark.cluster
 

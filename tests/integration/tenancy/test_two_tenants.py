@@ -44,10 +44,10 @@ from trellis.kube.resources import (
     SHIMS,
     WASM_CONTROLLERS,
 )
-from trellis.lattice.subjects import STREAM_MODELS
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
-from trellis.localcluster.nats import NatsServer
+from trellis.lattice.domain.subjects import STREAM_MODELS
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

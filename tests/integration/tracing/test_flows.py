@@ -31,10 +31,10 @@ from support.wadm.wadm_stand_in import WadmStandIn
 from trellis import names
 from trellis.events.subjects import HOST_MANAGER
 from trellis.kube.resources import DEPLOYMENTS
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
-from trellis.localcluster.nats import NatsServer
-from trellis.read_model.spans import ReadSpan
+from trellis.read_model.traces.spans import ReadSpan
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [
     pytest.mark.cluster,

@@ -25,10 +25,10 @@ from trellis.kube.resources import (
     ROLES,
     SERVICE_ACCOUNTS,
 )
-from trellis.lattice.projection import project
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
-from trellis.localcluster.nats import NatsServer
+from trellis.lattice.domain.projection import project
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.timeout(420)]
 

@@ -15,8 +15,8 @@ import pytest
 
 from support.lattices.host_world import HostWorld
 from support.suite.typed import bare_environment, typed
-from trellis.localcluster import ClusterInfo
-from trellis_bundle.status import AWAY, UNACCEPTED
+from trellis_cli.status.command import AWAY, UNACCEPTED
+from trellis_dev.localcluster import ClusterInfo
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.timeout(420)]
 

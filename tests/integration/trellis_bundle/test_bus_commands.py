@@ -18,7 +18,7 @@ from support.nats.raw_nats import ODD_BODIES, ODD_HEADERS, ODD_TOKENS, raw_publi
 from support.suite.typed import Done, bare_environment, typed
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, fact_subject
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 # Each command is a process of its own.
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(600)]

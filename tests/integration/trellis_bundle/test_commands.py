@@ -19,22 +19,22 @@ from typing import Any
 
 import pytest
 
-from provisioner.resources import Installer, Task, make_installer_job
+from provisioner.domain.resources import Installer, Task, make_installer_job
 from support.suite.typed import Done, typed
 from trellis import names
-from trellis.breaker import Destruction, Limits, State, ask
-from trellis.breaker_record import make_breakers
 from trellis.bus.bus import Bus
 from trellis.events.node import NodeGone
-from trellis.health import Health
 from trellis.kube.lease import new_lease, taken
-from trellis.ledger import Entry, Ledger, make_ledger
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
-from trellis.localcluster.nats import NatsServer
-from trellis.node_and_job import view_node
-from trellis.provisioning import KWASM, NodeView, Target
+from trellis.limits.breaker import Destruction, Limits, State, ask
+from trellis.limits.breaker_record import make_breakers
+from trellis.provisioning.ledger import Entry, Ledger, make_ledger
+from trellis.provisioning.nodes_and_jobs import view_node
+from trellis.provisioning.views import KWASM, NodeView, Target
 from trellis.telemetry import setup
+from trellis.telemetry.health import Health
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
@@ -304,7 +304,7 @@ async def test_tail_shows_old_facts_then_new_ones_and_ends_well_on_ctrl_c(
     await bus.publish(first, dedup=f"{world.prefix}-1")
     tail = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "trellis_bundle", "events", "tail", "--cluster", "cli", "--last", "1", "--json"),
+        *("-m", "trellis_cli", "events", "tail", "--cluster", "cli", "--last", "1", "--json"),
         env=world.environment | {"TRELLIS_NATS_URL": nats_server.url},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -16,9 +16,9 @@ from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, define, 
 from support.guests.wat_guests import guest
 from support.suite.typed import Done, bare_environment, typed
 from trellis.kube.resources import DEFINITIONS, WASM_CONTROLLERS
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

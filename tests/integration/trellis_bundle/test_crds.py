@@ -13,9 +13,9 @@ from support.cluster.definitions import foreign_applications, kubevela_applicati
 from support.suite.naming import lacking
 from support.suite.typed import Done, bare_environment, typed_meanwhile
 from support.wadm.applications_kind import ApplicationsKind, until
-from trellis.definitions import Place
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis.kube.crd_ownership import Place
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
 

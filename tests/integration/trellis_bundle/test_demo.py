@@ -21,15 +21,15 @@ import pytest
 
 from support.console.viewers import Page, messages
 from support.suite.demos import Machine
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
-from trellis.localcluster.nodes import create_nodes
 from trellis.names import ANNOTATION_OPT_IN, LABEL_PROVISIONED
-from trellis.read_model.composing import PARTS
+from trellis.read_model.entities.composing import PARTS
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.nodes import create_nodes
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
-SERVICES = ["trellis_bundle", "run"]
+SERVICES = ["trellis_cli", "run"]
 
 
 def until_said(demo: subprocess.Popen[str], words: str) -> None:

@@ -28,9 +28,9 @@ from support.wadm.wadm_stand_in import WadmStandIn
 from trellis import names
 from trellis.events.subjects import escape
 from trellis.kube.resources import APPLICATIONS, HOST_CONFIGS
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.timeout(420)]
 

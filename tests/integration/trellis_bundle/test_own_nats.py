@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from support.suite.typed import typed
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.ports import free_ports
-from trellis.localcluster.processes import ProcessRecord, alive, end, record_of
-from trellis.localcluster.readiness import nats_answers
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.ports import free_ports
+from trellis_dev.localcluster.processes import ProcessRecord, alive, end, record_of
+from trellis_dev.localcluster.readiness import nats_answers
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 WAIT_SECONDS = 60
@@ -44,7 +44,7 @@ class Standalone:
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "trellis_bundle", "run", "node-watcher", "--own-nats", str(self.directory)]
+        command = [sys.executable, "-m", "trellis_cli", "run", "node-watcher", "--own-nats", str(self.directory)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*command, "--health-port", str(self.port)], env=self.environment, stdout=log, stderr=log

@@ -18,7 +18,7 @@ from support.nodes.fleet import Fleet, eventually
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import SHIMS, Shim
 from trellis import names
-from trellis.read_model.rollout import Phase
+from trellis.read_model.tables.rollout import Phase
 
 pytestmark = pytest.mark.cluster
 
@@ -42,7 +42,7 @@ class Rollout:
             "TRELLIS_INSTALLER_NAMESPACE": self.fleet.installers,
         }
         return subprocess.Popen(
-            [sys.executable, "-m", "trellis_bundle", "rollout", *arguments],
+            [sys.executable, "-m", "trellis_cli", "rollout", *arguments],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

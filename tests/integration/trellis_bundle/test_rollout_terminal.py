@@ -30,7 +30,7 @@ def watch(fleet: Fleet, shim: str) -> tuple[int, str]:
         "TERM": "xterm-256color",
         "COLUMNS": "100",
     }
-    command = [sys.executable, "-m", "trellis_bundle", "rollout", "status", shim, "--watch", "--timeout", "100s"]
+    command = [sys.executable, "-m", "trellis_cli", "rollout", "status", shim, "--watch", "--timeout", "100s"]
     with subprocess.Popen(command, env=environment, stdin=slave, stdout=slave, stderr=slave) as process:
         os.close(slave)
         drawn = b""

@@ -26,8 +26,8 @@ import yaml
 from support.console import seen_objects as objects
 from support.console.viewing import READ_ALL, Crowd
 from support.guests.controllers_world import define
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 pytestmark = pytest.mark.cluster
 SECONDS = 60.0
@@ -56,7 +56,7 @@ def environment(kubeconfig: Path) -> dict[str, str]:
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "trellis_bundle", "top", *arguments]
+    return [sys.executable, "-m", "trellis_cli", "top", *arguments]
 
 
 def once(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

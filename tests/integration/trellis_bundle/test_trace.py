@@ -14,9 +14,9 @@ from support.suite.jaeger import Jaeger
 from support.suite.typed import Done, bare_environment, typed_meanwhile
 from trellis.bus.bus import Bus
 from trellis.events.subjects import NODE_WATCHER
-from trellis.health import Health
-from trellis.localcluster.nats import NatsServer
 from trellis.telemetry import Metrics, Telemetry, setup
+from trellis.telemetry.health import Health
+from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats, pytest.mark.jaeger]
 

@@ -21,10 +21,10 @@ from support.chart.services_image import SERVICES, services_image
 from support.lattices.host_images import NATS, nats_image
 from support.nodes.installer_image import INSTALLER, installer_image
 from support.nodes.real_nodes import Kubectl, eventually
-from trellis.localcluster import ClusterInfo, owned_cluster
-from trellis.localcluster.building import How
-from trellis.localcluster.progress import Lines
-from trellis.localcluster.realnode_faults import load_image, run_in
+from trellis_dev.localcluster import ClusterInfo, owned_cluster
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.progress import Lines
+from trellis_dev.localcluster.realnode_faults import load_image, run_in
 
 RELEASE: Final = "trellis"
 SECONDS: Final = 420.0

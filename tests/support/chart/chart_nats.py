@@ -24,10 +24,10 @@ from pathlib import Path
 
 from support.chart.rendered import SYSTEM, Manifest, of
 from support.nats.buses import eventually
-from trellis.credentials import Credentials, Kind
-from trellis.localcluster import tools
-from trellis.localcluster.nats import NatsServer
-from trellis.localcluster.ports import LOOPBACK, free_ports
+from trellis.config.nats_credentials import Credentials, Kind
+from trellis_dev.localcluster import tools
+from trellis_dev.localcluster.nats import NatsServer
+from trellis_dev.localcluster.ports import LOOPBACK, free_ports
 
 START_SECONDS = 60.0
 END_SECONDS = 60.0

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from support.chart.rendered import Manifest
-from trellis.localcluster.guard import guard
-from trellis.localcluster.nats import NatsServer
-from trellis.localcluster.ports import LOOPBACK, free_ports
-from trellis.localcluster.processes import ProcessRecord, end, spawn
-from trellis.localcluster.readiness import wait_ready
+from trellis_dev.localcluster.guard import guard
+from trellis_dev.localcluster.nats import NatsServer
+from trellis_dev.localcluster.ports import LOOPBACK, free_ports
+from trellis_dev.localcluster.processes import ProcessRecord, end, spawn
+from trellis_dev.localcluster.readiness import wait_ready
 
 SECONDS = 60.0
 

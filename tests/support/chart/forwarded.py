@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from support.chart.rendered import SYSTEM
-from trellis.localcluster import ClusterInfo
+from trellis_dev.localcluster import ClusterInfo
 
 _SECONDS: Final = 120
 
@@ -49,7 +49,7 @@ class Outside:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("TRELLIS_")}
         environment |= {f"TRELLIS_{name}": value for name, value in known.items()}
         done = subprocess.run(
-            [sys.executable, "-m", "trellis_bundle", *words],
+            [sys.executable, "-m", "trellis_cli", *words],
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,

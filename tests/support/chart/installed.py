@@ -21,8 +21,8 @@ from support.chart.rendered import Manifest
 from support.cluster.grants import SYSTEM, granted
 from support.suite.service_process import ask, free_port
 from trellis.kube.resources import DEPLOYMENTS, SECRETS
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 READY_SECONDS = 120.0
 OURS = "?labelSelector=app.kubernetes.io%2Fname%3Dtrellis"

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 Manifest = dict[str, Any]
 CHART = Path(__file__).parents[3] / "deploy" / "helm" / "trellis"

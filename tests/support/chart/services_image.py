@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from trellis.localcluster import own_images
-from trellis.localcluster.building import How
+from trellis_dev.localcluster import own_images
+from trellis_dev.localcluster.building import How
 
 SERVICES: Final = own_images.SERVICES.name
 """Its full name; for the chart: ``image.repository`` and ``image.tag`` are what the colon parts."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 NAME = "tested"
 

@@ -1,8 +1,9 @@
 """Acknowledged means done, as a small state machine around the real queue of keys.
 
 One object, whose wish grows with each message; replicas that read it, write it over the version they read, and
-acknowledge; a server that delivers again what was not acknowledged. The queue is ``trellis.bus.queue.KeyedQueue``: a
-state is reached by playing its history on a new one. ``test_acknowledging`` says what must hold, and breaks each rule.
+acknowledge; a server that delivers again what was not acknowledged. The queue is
+``trellis.bus.consume.queue.KeyedQueue``: a state is reached by playing its history on a new one. ``test_acknowledging``
+says what must hold, and breaks each rule.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from support.suite.timers import FakeTimers
-from trellis.bus.backoff import Backoff
-from trellis.bus.queue import KeyedQueue
+from trellis.bus.consume.queue import KeyedQueue
+from trellis.limits.backoff import Backoff
 from trellis.telemetry import Metrics, Telemetry, TraceContext, setup
 
 KEY = "object"

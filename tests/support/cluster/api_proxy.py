@@ -20,7 +20,7 @@ import aiohttp
 import yaml
 from aiohttp import web
 
-from trellis.localcluster.certs import write_pki
+from trellis_dev.localcluster.certs import write_pki
 
 _QUIET = logging.getLogger(__name__)
 """What it is told of connections that tests cut is nobody's concern."""

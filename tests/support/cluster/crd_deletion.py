@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from support.nodes.fleet import eventually
 from trellis.crds.kinds import BY_DIRECTORY, make_definition
 from trellis.kube.resources import DEFINITIONS, Resource
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster.api import Api
 
 PATIENCE = 60.0
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from trellis.localcluster import ClusterInfo, kill, restart
-from trellis.localcluster.api import Api
-from trellis.localcluster.paths import Layout
+from trellis_dev.localcluster import ClusterInfo, kill, restart
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.paths import Layout
 
 
 class EtcdBackup:

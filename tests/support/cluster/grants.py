@@ -24,8 +24,8 @@ from trellis.kube.resources import (
     SERVICE_ACCOUNTS,
     Resource,
 )
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 Manifest = dict[str, Any]
 Right = tuple[str, str, str]

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from trellis.localcluster import tools
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import tools
+from trellis_dev.localcluster.api import Api
 
 SCHEMAS = Path(__file__).parents[3] / "deploy" / "schemas"
 PATTERN = "{{.Group}}/{{.ResourceKind}}_{{.ResourceAPIVersion}}.json"

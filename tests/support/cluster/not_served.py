@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trellis.crds.kinds import APPLICATIONS, KINDS, make_definition
-from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import DEFINITIONS, Resource
+from trellis_dev.fakes.fake import FakeKube, status_reply
 
 
 def refuse(kube: FakeKube, res: Resource, status: int = 404, reason: str = "NotFound") -> None:

@@ -24,7 +24,7 @@ from support.cluster.replica import LEASE, Part, now
 from support.suite import stepped_clock
 from trellis.kube.client import Kube
 from trellis.kube.resources import CONFIGMAPS
-from trellis.localcluster import ClusterInfo
+from trellis_dev.localcluster import ClusterInfo
 
 KEYS = ("k0", "k1", "k2")
 PATIENCE = 90.0

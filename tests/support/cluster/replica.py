@@ -20,16 +20,16 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trellis.bus.queue import KeyedQueue
+from trellis.bus.consume.queue import KeyedQueue
+from trellis.config.settings import ServiceSettings
+from trellis.config.timings import ServiceTimings
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import CONFIGMAPS, Manifest
 from trellis.kube.timings import KubeTimings, LeaderTimings
 from trellis.kube.watch_timings import WatchTimings
-from trellis.runtime import Base, LedService, Work, run_services
-from trellis.settings import ServiceSettings
+from trellis.runtime.run import Base, LedService, Work, run_services
 from trellis.telemetry import TraceContext, setup, setup_logging
-from trellis.timings import ServiceTimings
 
 SERVICE = "keeper"
 LEASE = f"trellis-{SERVICE}"

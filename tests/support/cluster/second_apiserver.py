@@ -13,12 +13,12 @@ from typing import Self
 
 from support.cluster.kube_world import eventually
 from support.suite.tcp_proxy import TcpProxy
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
-from trellis.localcluster.commands import command
-from trellis.localcluster.paths import Layout
-from trellis.localcluster.ports import LOOPBACK, free_ports
-from trellis.localcluster.state import load
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.commands import command
+from trellis_dev.localcluster.paths import Layout
+from trellis_dev.localcluster.ports import LOOPBACK, free_ports
+from trellis_dev.localcluster.state import load
 
 
 class SecondApiServer:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from trellis.localcluster.certs import write_pki
+from trellis_dev.localcluster.certs import write_pki
 
 Answer = Callable[[str, dict[str, str]], Any]
 """Path and query in; text or JSON out, None for 404."""

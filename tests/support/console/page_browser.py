@@ -17,12 +17,12 @@ from typing import Any, Final
 import pytest
 from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright, expect
 
-from trellis.localcluster.building import How
-from trellis.localcluster.chromium import Browser as Program
-from trellis.localcluster.chromium import chromium, missing
-from trellis.localcluster.page import build_page, packages
-from trellis.localcluster.page import missing as missing_node
-from trellis.localcluster.progress import Quiet
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.chromium import Browser as Program
+from trellis_dev.localcluster.chromium import chromium, missing
+from trellis_dev.localcluster.page import build_page, packages
+from trellis_dev.localcluster.page import missing as missing_node
+from trellis_dev.localcluster.progress import Quiet
 
 ROOT: Final = Path(__file__).parents[3]
 SHOTS: Final = ROOT / "build" / "console"

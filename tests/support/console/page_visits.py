@@ -23,13 +23,13 @@ from support.wadm.applications_kind import ApplicationsKind
 from trellis.bus.bus import Bus
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER, fact_subject
-from trellis.health import Health
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
-from trellis.localcluster.nats import NatsServer
-from trellis.localcluster.progress import Quiet
 from trellis.telemetry import Metrics, setup
-from trellis_bundle.definitions import define_kinds
+from trellis.telemetry.health import Health
+from trellis_dev.definitions import define_kinds
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.nats import NatsServer
+from trellis_dev.localcluster.progress import Quiet
 
 
 @dataclass

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from support.console import seen_objects as objects
 from trellis import names
-from trellis.installing import ShimWish
-from trellis.localcluster.api import Api
-from trellis.provisioning import FailedAttempt, encode_digests
-from trellis.shims import view_shim, wish_for
+from trellis.installer_api.spec import ShimWish
+from trellis.provisioning.shims import view_shim, wish_for
+from trellis.provisioning.views import FailedAttempt, encode_digests
+from trellis_dev.localcluster.api import Api
 
 Manifest = dict[str, Any]
 _GROUPS: Final = "/apis/k8s.wasmcloud.dev/v1alpha1/namespaces/{}/wasmcloudhostconfigs"

@@ -14,22 +14,22 @@ import aiohttp
 import orjson
 from aiohttp.test_utils import TestServer
 
+from console.access.doors import Doors
+from console.access.identity import Proxy, Viewer
+from console.access.sessions import Sessions
 from console.app import make_application
-from console.assets import Assets
-from console.doors import Doors
-from console.feed import Feed
-from console.identity import Proxy, Viewer
-from console.link import Link
-from console.routes import Routes
-from console.sessions import Sessions
+from console.http.assets import Assets
+from console.http.routes import Routes
+from console.live.feed import Feed
+from console.live.link import Link
+from console.live.visits import Lobby
 from console.settings import Settings
 from console.timings import Timings
-from console.visits import Lobby
-from trellis.health import Health
-from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.transport import HttpRequest, Reply
-from trellis.read_model.watching import Place, parts_of
+from trellis.read_model.live.watching import Place, parts_of
 from trellis.telemetry import Metrics, setup
+from trellis.telemetry.health import Health
+from trellis_dev.fakes.fake import FakeKube, status_reply
 
 ANY = "*"
 

@@ -17,8 +17,8 @@ from console.app import Console, create_app
 from console.settings import Settings
 from console.timings import Timings
 from support.console.viewers import Message, Page, messages
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 SECONDS = 30.0
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -17,8 +17,8 @@ from support.examples.folders import EXAMPLES
 from support.lattices.host_world import PATIENCE
 from support.suite.typed import bare_environment, typed
 from trellis.kube.resources import APPLICATIONS, HOST_CONFIGS, PODS, SERVICES
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 LET_GO = (HOST_CONFIGS, APPLICATIONS, SERVICES)
 _COMMAND_SECONDS = 120

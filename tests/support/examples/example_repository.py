@@ -16,7 +16,7 @@ import yaml
 
 from support.examples.folders import EXAMPLES
 from support.operators.git_server import GitServer, git_server
-from trellis.localcluster.ports import LOOPBACK
+from trellis_dev.localcluster.ports import LOOPBACK
 
 Manifest = dict[str, Any]
 _HOSTS: Final = "host-group/hosts.yaml"

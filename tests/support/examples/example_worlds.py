@@ -15,7 +15,7 @@ from support.lattices.host_world import HostWorld, host_world
 from support.nodes.fleet import Fleet
 from support.secrets.secrets_world import define_grants
 from support.wadm.kept import define_applications
-from trellis.localcluster import ClusterInfo
+from trellis_dev.localcluster import ClusterInfo
 
 HELLO = "hello"
 """The namespace, and the lattice."""

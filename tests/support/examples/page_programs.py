@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from support.suite.pages import BUS_PAGE, DOCUMENTED_URL, blocks, table
-from trellis.localcluster.gotoolchain import Go, go_program
-from trellis.localcluster.progress import Quiet
+from trellis_dev.localcluster.gotoolchain import Go, go_program
+from trellis_dev.localcluster.progress import Quiet
 
 GO_MODULE = Path(__file__).parents[2] / "data" / "bus_page"
 

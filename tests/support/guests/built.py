@@ -21,11 +21,11 @@ from typing import Final
 import pytest
 
 from support.guests import rust_guests
-from trellis.localcluster.building import How, LoggedBuild, make_once
-from trellis.localcluster.gotoolchain import environment, go_program
-from trellis.localcluster.paths import cache_root
-from trellis.localcluster.progress import Quiet
-from trellis.localcluster.versions import products
+from trellis_dev.localcluster.building import How, LoggedBuild, make_once
+from trellis_dev.localcluster.gotoolchain import environment, go_program
+from trellis_dev.localcluster.paths import cache_root
+from trellis_dev.localcluster.progress import Quiet
+from trellis_dev.localcluster.versions import products
 
 ROOT: Final = Path(__file__).parents[3]
 SDK: Final = ROOT / "sdk"

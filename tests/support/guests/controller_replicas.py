@@ -24,7 +24,7 @@ from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt
 from support.guests.wat_guests import beats
 from support.suite.service_process import free_port, get
 from support.suite.suite_rights import is_read_by_suite
-from trellis.localcluster import ClusterInfo
+from trellis_dev.localcluster import ClusterInfo
 
 RING = 4
 BEAT = "beat"

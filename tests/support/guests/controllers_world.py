@@ -30,9 +30,9 @@ from support.suite.typed import typed_meanwhile
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.crds.wasm_controllers import WasmController
 from trellis.kube.resources import DEFINITIONS, WASM_CONTROLLERS
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
 from trellis.telemetry.metrics import process_metrics
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 DEADLINE = 40.0
 PREBUILT = Path(__file__).parents[3] / "deploy" / "examples" / "controllers"

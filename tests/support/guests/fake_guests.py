@@ -19,8 +19,8 @@ from controller_host.guest.instance import Called
 from controller_host.guest.limits import Limits
 from controller_host.guest.modules import ModuleRefused, RefusalReason
 from controller_host.guest.snapshots import SnapshotFailed
-from controller_host.guests import Owner
-from controller_host.loading import EngineUnavailable
+from controller_host.module.loading import EngineUnavailable
+from controller_host.scheduler.guests import Owner
 
 Behaviour = Callable[["FakeInstance", str, dict[str, Any]], dict[str, Any]]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import orjson
 
-from controller_host.keys import ObjectKey
-from controller_host.source_errors import SourceError, SourceReason
-from controller_host.sources import Asked
+from controller_host.domain.keys import ObjectKey
+from controller_host.domain.source_errors import SourceError, SourceReason
+from controller_host.module.sources import Asked
 
 
 class SomeWatches:

@@ -13,29 +13,29 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from controller_host.calling import Calling
+from controller_host.domain.maxima import Acceptance, Maxima
+from controller_host.domain.residents import Residents
+from controller_host.domain.views import ControllerView, view_controller
 from controller_host.guest.faults import FaultKind, GuestFault
-from controller_host.hosted import Hosted
-from controller_host.hosting import Hosting
-from controller_host.maxima import Acceptance, Maxima
-from controller_host.news import News
-from controller_host.outcomes import Outcomes, Told
-from controller_host.preparing import Preparing
-from controller_host.progress import Progress
-from controller_host.residents import Residents
-from controller_host.room import Room
-from controller_host.starting import Parts
+from controller_host.host_calls.calling import Calling
+from controller_host.module.preparing import Preparing
+from controller_host.scheduler.hosted import Hosted
+from controller_host.scheduler.hosting import Hosting
+from controller_host.scheduler.outcomes import Outcomes, Told
+from controller_host.scheduler.starting import Parts
+from controller_host.scheduler.turns import Places
+from controller_host.state.progress import Progress
+from controller_host.state.room import Room
 from controller_host.timings import Timings
-from controller_host.turns import Places
-from controller_host.views import ControllerView, view_controller
+from controller_host.watches.news import News
 from support.guests.fake_guests import Behaviour, FakeGuests, FakeInstance
 from support.guests.hosting_parts import SomeSources, SomeWatches
-from trellis.bus.backoff import Backoff
-from trellis.bus.queue import KeyedQueue
-from trellis.kube.fake import FakeKube
+from trellis.bus.consume.queue import KeyedQueue
 from trellis.kube.resources import NAMESPACES
+from trellis.limits.backoff import Backoff
 from trellis.telemetry import TraceContext, setup
 from trellis.telemetry.metrics import Metrics
+from trellis_dev.fakes.fake import FakeKube
 
 DEADLINE = 10.0
 

@@ -19,22 +19,22 @@ from typing import Any
 import orjson
 import pytest
 
-from controller_host.accounts import Account
-from controller_host.calling import Calling, Calls
-from controller_host.deliveries import Delivery, Served
+from controller_host.domain.accounts import Account
+from controller_host.domain.keys import ObjectKey
 from controller_host.guest import directories
 from controller_host.guest.limits import Limits
-from controller_host.guests import LocalGuests, Prepared
-from controller_host.keys import ObjectKey
-from controller_host.lifecycle import Life
-from controller_host.progress import Progress
-from controller_host.room import Room
-from controller_host.starting import Parts
+from controller_host.host_calls.calling import Calling, Calls
+from controller_host.scheduler.deliveries import Delivery, Served
+from controller_host.scheduler.guests import LocalGuests, Prepared
+from controller_host.scheduler.lifecycle import Life
+from controller_host.scheduler.starting import Parts
+from controller_host.scheduler.turns import Turn
+from controller_host.state.progress import Progress
+from controller_host.state.room import Room
 from controller_host.timings import Timings
-from controller_host.turns import Turn
-from trellis.kube.fake import FakeKube
 from trellis.telemetry import setup
 from trellis.telemetry.metrics import Metrics
+from trellis_dev.fakes.fake import FakeKube
 
 UID = "uid-one"
 COUNTING = """(module
@@ -122,7 +122,7 @@ class Disk:
             patched.setattr(os, "ftruncate", truncating)
             for module in ("modules", "snapshots"):
                 patched.setattr(f"controller_host.guest.{module}.write_whole", writing_whole)
-            patched.setattr("controller_host.guests.write_whole", writing_whole)
+            patched.setattr("controller_host.scheduler.guests.write_whole", writing_whole)
             patched.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, factory=Connection, **k))
             yield self
 

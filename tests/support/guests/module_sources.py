@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from controller_host.source_errors import SourceError
-from controller_host.sources import Asked, Sources
+from controller_host.domain.source_errors import SourceError
+from controller_host.module.sources import Asked, Sources
+from controller_host.module.web import Web
 from controller_host.timings import SourceTimings
-from controller_host.web import Web
 from trellis.crds.wasm_controllers import Module
-from trellis.kube.fake import FakeKube
 from trellis.kube.resources import NAMESPACES
+from trellis_dev.fakes.fake import FakeKube
 from unit.node_installer.servers import Answer, Request, Server, serving
 
 WASM = b"\0asm\x01\0\0\0" + b"\0" * 100

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from support.guests.controllers_world import CONFIG_MAPS, Tenant, prebuilt
 from support.guests.wat_guests import beats, guest
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
 
 BAD: Final = {
     "traps": "traps",

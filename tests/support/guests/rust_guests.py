@@ -18,10 +18,10 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from trellis.localcluster.building import How, LoggedBuild
-from trellis.localcluster.crates import lacking, write_lock
-from trellis.localcluster.debian import unpacked
-from trellis.localcluster.progress import Quiet
+from trellis_dev.localcluster.building import How, LoggedBuild
+from trellis_dev.localcluster.crates import lacking, write_lock
+from trellis_dev.localcluster.debian import unpacked
+from trellis_dev.localcluster.progress import Quiet
 
 TARGET: Final = "wasm32-wasip1"
 DEBIAN_TARGET: Final = "wasm32-wasi"

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from host_manager.group import ADOPTED, Group, Inputs, Registry, Wish
+from host_manager.domain.group import ADOPTED, Group, Inputs, Registry, Wish
 from trellis.crds.host_config import WasmCloudHostConfigSpec
 
 DATA = Path(__file__).parents[2] / "data" / "host_config"

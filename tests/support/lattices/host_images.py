@@ -16,12 +16,12 @@ from typing import Final
 import nats
 
 from support.lattices import stub_host
-from trellis.localcluster import debian, tools
-from trellis.localcluster.building import How, make_once
-from trellis.localcluster.imagebuild import Recipe, build_image
-from trellis.localcluster.node_images import PYTHON, architecture, python_image
-from trellis.localcluster.ociarchive import Image, write_image
-from trellis.localcluster.paths import cache_root
+from trellis_dev.localcluster import debian, tools
+from trellis_dev.localcluster.building import How, make_once
+from trellis_dev.localcluster.imagebuild import Recipe, build_image
+from trellis_dev.localcluster.node_images import PYTHON, architecture, python_image
+from trellis_dev.localcluster.ociarchive import Image, write_image
+from trellis_dev.localcluster.paths import cache_root
 
 NATS: Final = "trellis.local/nats:1"
 OLD_VERSION: Final = stub_host.VERSION

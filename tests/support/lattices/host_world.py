@@ -22,7 +22,6 @@ from support.suite.in_process import serving
 from trellis import names
 from trellis.crds.host_config import WasmCloudHostConfig
 from trellis.crds.kinds import KINDS, make_definition
-from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.resources import (
@@ -39,8 +38,9 @@ from trellis.kube.resources import (
     SERVICES,
     Resource,
 )
-from trellis.runtime import LedService
+from trellis.runtime.run import LedService
 from trellis.telemetry import setup
+from trellis.telemetry.health import Health
 
 Manifest = dict[str, Any]
 CHILDREN = {

@@ -19,15 +19,15 @@ import nats
 import pytest
 from nats.aio.client import Client
 
-from trellis.localcluster import lattice_servers
-from trellis.localcluster.building import How
-from trellis.localcluster.guard import Guard, guard
-from trellis.localcluster.lattice_servers import WADM
-from trellis.localcluster.lattices import Place, start_host, start_wadm
-from trellis.localcluster.nats import NatsServer
-from trellis.localcluster.processes import ProcessRecord, alive, end
-from trellis.localcluster.progress import Lines
-from trellis.localcluster.state import LatticeHost
+from trellis_dev.localcluster import lattice_servers
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.guard import Guard, guard
+from trellis_dev.localcluster.lattice_servers import WADM
+from trellis_dev.localcluster.lattices import Place, start_host, start_wadm
+from trellis_dev.localcluster.nats import NatsServer
+from trellis_dev.localcluster.processes import ProcessRecord, alive, end
+from trellis_dev.localcluster.progress import Lines
+from trellis_dev.localcluster.state import LatticeHost
 
 SECONDS = 60.0
 _STOP_SECONDS = 15.0

@@ -28,8 +28,8 @@ from trellis.events.subjects import SERVICE_REFLECTOR
 from trellis.kube.resources import ENDPOINT_SLICES, EVENTS, PODS, SERVICES
 from trellis.kube.watch_timings import WatchTimings
 from trellis.lattice.timings import ComparisonTimings, LatticeTimings, LinkTimings
-from trellis.localcluster.nats import NatsServer
-from trellis.runtime import LedService
+from trellis.runtime.run import LedService
+from trellis_dev.localcluster.nats import NatsServer
 
 Manifest = dict[str, Any]
 QUICK = Timings(

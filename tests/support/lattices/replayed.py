@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterable
 from typing import Any, cast
 
-from trellis.lattice.address import LatticeAddress, LinkAddress
-from trellis.lattice.comparison import Comparison
-from trellis.lattice.link import Heard, Link
-from trellis.lattice.watch import LatticeWatch
+from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.link import Heard, Link
+from trellis.lattice.follow.comparison import Comparison
+from trellis.lattice.follow.watch import LatticeWatch
 
 LATTICE = "default"
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from support.secrets.secrets_client import SecretsClient
-from trellis.localcluster import lattice_servers
-from trellis.localcluster.building import How, make_once
-from trellis.localcluster.imagebuild import Recipe, build_image
-from trellis.localcluster.nats import NatsServer
-from trellis.localcluster.node_images import PYTHON, python_image
-from trellis.localcluster.paths import cache_root
+from trellis_dev.localcluster import lattice_servers
+from trellis_dev.localcluster.building import How, make_once
+from trellis_dev.localcluster.imagebuild import Recipe, build_image
+from trellis_dev.localcluster.nats import NatsServer
+from trellis_dev.localcluster.node_images import PYTHON, python_image
+from trellis_dev.localcluster.paths import cache_root
 
 WASMCLOUD: Final = "trellis.local/wasmcloud:1"
 COMPONENT: Final = "file:///component.wasm"

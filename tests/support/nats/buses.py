@@ -13,8 +13,8 @@ from trellis.bus.bus import Bus, BusTimings, Received
 from trellis.bus.timings import ConnectionTimings
 from trellis.events.envelope import FactData
 from trellis.events.node import NodeOptedOut
-from trellis.health import Health
 from trellis.telemetry import Metrics, Telemetry, setup
+from trellis.telemetry.health import Health
 
 DEADLINE_SECONDS = 20.0
 QUICK = BusTimings(

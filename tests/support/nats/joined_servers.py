@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trellis.localcluster.nats import NatsServer
-from trellis.localcluster.nats_configs import hub_config, leaf_config
-from trellis.localcluster.ports import free_ports
+from trellis_dev.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats_configs import hub_config, leaf_config
+from trellis_dev.localcluster.ports import free_ports
 
 
 @contextmanager

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import nkeys
 
-from trellis.bus.accounts import ACCOUNTS_FILE, KEYS_FILE, accounts, keys
-from trellis.bus.permissions import users
-from trellis.credentials import Credentials, Kind, new_seed
-from trellis.localcluster.nats import NatsServer
+from trellis.bus.accounts.accounts import ACCOUNTS_FILE, KEYS_FILE, accounts, keys
+from trellis.bus.accounts.permissions import users
+from trellis.config.nats_credentials import Credentials, Kind, new_seed
+from trellis_dev.localcluster.nats import NatsServer
 
 
 class NatsUsers:

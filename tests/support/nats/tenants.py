@@ -16,8 +16,8 @@ import pytest
 from nats.js.api import StreamConfig
 
 from support.lattices.real_lattice import RealLattice
-from trellis.lattice.subjects import CONTROL_PREFIX, STREAM_HOSTS
-from trellis.localcluster import lattice_servers
+from trellis.lattice.domain.subjects import CONTROL_PREFIX, STREAM_HOSTS
+from trellis_dev.localcluster import lattice_servers
 
 EAST = "AEAST"
 WEST = "AWEST"

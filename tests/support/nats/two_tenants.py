@@ -19,9 +19,9 @@ from support.nats.tenants import from_own_account, url_of
 from support.wadm.kept import QUICK, KeptWorld, kept_world
 from trellis import names
 from trellis.kube.resources import NAMESPACES, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS, Resource
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.nats import NatsServer
 
 Manifest = dict[str, Any]
 EVERYTHING: Manifest = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from support.nodes.fleet import Fleet
-from trellis.breaker_record import read_breakers
 from trellis.kube.resources import CONFIGMAPS
+from trellis.limits.breaker_record import read_breakers
 from trellis.names import breaker_name
 
 

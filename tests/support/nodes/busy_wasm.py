@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from support.nodes.real_nodes import pod
-from trellis.localcluster.node_images import architecture
-from trellis.localcluster.ociarchive import Image, write_image
+from trellis_dev.localcluster.node_images import architecture
+from trellis_dev.localcluster.ociarchive import Image, write_image
 
 BUSY: Final = "trellis.local/busy-wasm:1"
 BUSY_MODULE: Final = bytes.fromhex(

@@ -10,7 +10,7 @@ from typing import Any
 from support.nodes.fleet import Fleet
 from support.nodes.situations import SITUATIONS
 from support.suite.typed import Done, bare_environment, typed_meanwhile
-from trellis.localcluster import ClusterInfo
+from trellis_dev.localcluster import ClusterInfo
 
 PATIENCE = 60.0
 Manifest = dict[str, Any]

@@ -27,16 +27,17 @@ import provisioner.app
 import provisioner.settings
 from provisioner.timings import NodeTimings, Timings
 from support.suite.suite_rights import is_read_by_suite
-from trellis import localcluster, names
-from trellis.bus.permissions import durables
-from trellis.bus.tail import Selection, TailedEvent, Tally, replay, tail
+from trellis import names
+from trellis.bus.accounts.permissions import durables
+from trellis.bus.streams.tail import Selection, TailedEvent, Tally, replay, tail
+from trellis.config.timings import DeletionTimings
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_EVENTS
 from trellis.kube.timings import RefusalTimings
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
-from trellis.localcluster.nodes import node_manifest
-from trellis.runtime import LedService
-from trellis.timings import DeletionTimings
+from trellis.runtime.run import LedService
+from trellis_dev import localcluster
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.nodes import node_manifest
 
 Manifest = dict[str, Any]
 KUBELET = "kwok.x-k8s.io/node"

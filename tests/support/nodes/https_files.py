@@ -18,8 +18,8 @@ from ipaddress import ip_interface
 from pathlib import Path
 from typing import Any
 
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.certs import write_pki
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.certs import write_pki
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from trellis.localcluster import own_images
-from trellis.localcluster.building import How
+from trellis_dev.localcluster import own_images
+from trellis_dev.localcluster.building import How
 
 INSTALLER: Final = own_images.INSTALLER.name
 _ROOT: Final = Path(__file__).parents[3]

@@ -12,8 +12,8 @@ from typing import Any, Final
 from support.nodes.installer_image import INSTALLER
 from support.nodes.node_trees import tree
 from support.nodes.real_nodes import Kubectl, RealNode, containerd_restarts, eventually
-from trellis.install_results import InstallResult, parse_result
-from trellis.localcluster.realnode_faults import inspect
+from trellis.installer_api.result import InstallResult, parse_result
+from trellis_dev.localcluster.realnode_faults import inspect
 
 NODE: Final = "real-0"
 MEMORY: Final = "128Mi"

@@ -11,10 +11,10 @@ it fails, with ``take-5s`` it takes so long, with ``blame-here`` it names that S
 
 from __future__ import annotations
 
-from trellis.install_results import FailureReason, InstallResult, Outcome, ShimResult
-from trellis.installing import ShimWish, Source
-from trellis.shims import wish_for
-from trellis.testing.builders import a_shim
+from trellis.installer_api.result import FailureReason, InstallResult, Outcome, ShimResult
+from trellis.installer_api.spec import ShimWish, Source
+from trellis.provisioning.shims import wish_for
+from trellis_dev.testing.builders import a_shim
 
 PROBLEM = "it says nothing"
 LAST_LOG_LINE = "cp: cannot create /mnt/node-root/opt/kwasm: Read-only file system"

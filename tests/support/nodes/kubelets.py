@@ -16,14 +16,14 @@ from typing import Any
 
 from support.nodes.fleet import Fleet, Manifest
 from trellis import names
-from trellis.health import Health
-from trellis.installing import ShimWish, SpecError, parse_spec
+from trellis.installer_api.spec import ShimWish, SpecError, parse_spec
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import JOBS
-from trellis.provisioning import decode_digests
+from trellis.provisioning.views import decode_digests
 from trellis.telemetry import setup
+from trellis.telemetry.health import Health
 
 
 @dataclass

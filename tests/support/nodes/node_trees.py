@@ -9,10 +9,10 @@ import threading
 from pathlib import Path
 
 from support.nodes.real_nodes import RealNode
-from trellis.localcluster import debian
-from trellis.localcluster.building import How
-from trellis.localcluster.paths import Layout
-from trellis.localcluster.progress import Quiet
+from trellis_dev.localcluster import debian
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.paths import Layout
+from trellis_dev.localcluster.progress import Quiet
 
 _CHANGES_BY_ITSELF = frozenset({"dev", "proc", "run", "sys", "tmp", "var"})
 _OVERLAYS_OWN = frozenset({"trusted.overlay.origin", "trusted.overlay.impure", "trusted.overlay.uuid"})

@@ -17,10 +17,10 @@ from typing import Any, BinaryIO
 
 import psutil
 
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.node_images import BOX, HELLO_WASM
-from trellis.localcluster.paths import Layout
-from trellis.localcluster.supervisor import marked, trunk
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.node_images import BOX, HELLO_WASM
+from trellis_dev.localcluster.paths import Layout
+from trellis_dev.localcluster.supervisor import marked, trunk
 
 INSTALLER = {"securityContext": {"privileged": True}, "volumeMounts": [{"name": "node", "mountPath": "/mnt/node-root"}]}
 """How an installer's container sees its node."""

@@ -11,29 +11,29 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any, NamedTuple
 
-from node_watcher import decide as watching
-from node_watcher.actions import Destroy as Unmark
-from node_watcher.actions import PatchNode, Said
-from node_watcher.actions import Snapshot as NodeSnapshot
-from provisioner.actions import Action, CreateJob, DeleteJob, Destroy, EndJob, JudgeFailed, Snapshot
-from provisioner.decide import decide
-from provisioner.doubts import doubted, feared_on
-from provisioner.plan import Plan, World, begun_of, plan
-from provisioner.resources import make_installer_job
+from node_watcher.domain import decide as watching
+from node_watcher.domain.actions import Destroy as Unmark
+from node_watcher.domain.actions import PatchNode, Said
+from node_watcher.domain.actions import Snapshot as NodeSnapshot
+from provisioner.domain.actions import Action, CreateJob, DeleteJob, Destroy, EndJob, JudgeFailed, Snapshot
+from provisioner.domain.decide import decide
+from provisioner.domain.doubts import doubted, feared_on
+from provisioner.domain.plan import Plan, World, begun_of, plan
+from provisioner.domain.resources import make_installer_job
+from provisioner.domain.tasks import Rules, task_of
 from provisioner.settings import Settings
-from provisioner.tasks import Rules, task_of
 from support.nodes.exploring import Remembered
 from trellis import names
-from trellis.attempts import Retries, ShimLimits
-from trellis.counts import CountOrPercent
-from trellis.installing import Source
-from trellis.kube.fake_patches import json_patch
-from trellis.ledger import Entry, Ledger, Try
-from trellis.node_and_job import view_job, view_node
-from trellis.provisioning import JobView, NodeView, Target, installed_on
-from trellis.shims import ShimView, Verification
-from trellis.targets import target_of, wanted_on
-from trellis.testing.builders import a_shim
+from trellis.installer_api.spec import Source
+from trellis.provisioning.attempts import Retries, ShimLimits
+from trellis.provisioning.int_or_percent import CountOrPercent
+from trellis.provisioning.ledger import Entry, Ledger, Try
+from trellis.provisioning.nodes_and_jobs import view_job, view_node
+from trellis.provisioning.shims import ShimView, Verification
+from trellis.provisioning.targets import target_of, wanted_on
+from trellis.provisioning.views import JobView, NodeView, Target, installed_on
+from trellis_dev.fakes.patches import json_patch
+from trellis_dev.testing.builders import a_shim
 
 NOW = 10_000.0
 RETRIES = Retries(0.0, 0.0)  # a retry is due at once: that it may come at any time covers all others

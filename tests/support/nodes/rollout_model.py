@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from provisioner.actions import Action, CreateJob, DeleteJob, EndJob, JudgeFailed
+from provisioner.domain.actions import Action, CreateJob, DeleteJob, EndJob, JudgeFailed
 from support.nodes.exploring import Remembered
 from support.nodes.rollout_decisions import (
     EMPTY,
@@ -26,8 +26,8 @@ from support.nodes.rollout_decisions import (
     planned,
     target_on,
 )
-from trellis.ledger import Entry, Try
-from trellis.provisioning import JobState, JobView, NodeView, Target, decode_digests, installed_on, newest
+from trellis.provisioning.ledger import Entry, Try
+from trellis.provisioning.views import JobState, JobView, NodeView, Target, decode_digests, installed_on, newest
 
 MOST_AT_ONCE: Final = "more nodes are changed at once than may be"
 ONE_INSTALLER: Final = "more than one installer works on a node"

@@ -28,13 +28,13 @@ from support.nodes.shim_archives import BROKEN
 from support.nodes.shim_archives import program as broken_program
 from support.suite.collectors import Collector, https_collector
 from trellis import names
-from trellis.localcluster import ClusterInfo, debian, owned_cluster
-from trellis.localcluster.building import How
-from trellis.localcluster.node_images import hello_wasm_image
-from trellis.localcluster.progress import Lines, Quiet
-from trellis.localcluster.realnode_faults import load_image
-from trellis.localcluster.wasmshim import hello_module, shim
-from trellis_bundle.definitions import define_kinds
+from trellis_dev.definitions import define_kinds
+from trellis_dev.localcluster import ClusterInfo, debian, owned_cluster
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.node_images import hello_wasm_image
+from trellis_dev.localcluster.progress import Lines, Quiet
+from trellis_dev.localcluster.realnode_faults import load_image
+from trellis_dev.localcluster.wasmshim import hello_module, shim
 
 INSTALLERS: Final = "trellis-installers"
 SYSTEM: Final = "trellis-system"
@@ -200,7 +200,7 @@ class Services:
     def __enter__(self) -> None:
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "trellis_bundle", "run"], env=self._environment, stdout=output, stderr=output
+                [sys.executable, "-m", "trellis_cli", "run"], env=self._environment, stdout=output, stderr=output
             )
 
     def __exit__(self, *_: object) -> None:

@@ -1,6 +1,6 @@
 """Archives of shims, as installers fetch them: two versions of one that works, and some that are broken.
 
-All are tar.gz with one program, :data:`trellis.localcluster.wasmshim.SHIM`, and have the same bytes each time.
+All are tar.gz with one program, :data:`trellis_dev.localcluster.wasmshim.SHIM`, and have the same bytes each time.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from trellis.localcluster.building import How, LoggedBuild, make_once
-from trellis.localcluster.gotoolchain import environment, go_program
-from trellis.localcluster.node_images import architecture
-from trellis.localcluster.paths import cache_root
-from trellis.localcluster.wasmshim import SHIM, shim
+from trellis_dev.localcluster.building import How, LoggedBuild, make_once
+from trellis_dev.localcluster.gotoolchain import environment, go_program
+from trellis_dev.localcluster.node_images import architecture
+from trellis_dev.localcluster.paths import cache_root
+from trellis_dev.localcluster.wasmshim import SHIM, shim
 
 _SOURCE = Path(__file__).with_name("broken_shim") / "main.go"
 _NAMED_IN_PROGRAM = (b"wasmi0.1.0<none>", b"wasmi0.2.0<none>")

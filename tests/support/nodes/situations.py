@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from trellis.bus.connection import REFUSED
+from trellis.bus.connection.connection import REFUSED
 
 PULLING: Final = "ErrImagePull|ImagePullBackOff"
 QUOTA: Final = (

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from support.nats.buses import opted_out
 from trellis.bus.bus import Bus, BusTimings, BusUnavailable, Received
-from trellis.bus.queue import KeyedQueue
+from trellis.bus.consume.queue import KeyedQueue
 from trellis.bus.timings import ConnectionTimings
 from trellis.events.node import NodeOptedOut
 from trellis.telemetry import Metrics, TraceContext, setup

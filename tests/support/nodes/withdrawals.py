@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trellis.breaker import Destruction
+from trellis.limits.breaker import Destruction
 
 HELD_SECONDS = 600.0
 

@@ -18,11 +18,11 @@ import yaml
 from support.examples.folders import EXAMPLES
 from support.operators.operator_processes import Operators, address
 from trellis.kube.resources import Resource
-from trellis.localcluster import debian, tools
-from trellis.localcluster.building import How
-from trellis.localcluster.ports import LOOPBACK, accepts, free_ports
-from trellis.localcluster.progress import Lines
-from trellis.localcluster.readiness import http_ok
+from trellis_dev.localcluster import debian, tools
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.ports import LOOPBACK, accepts, free_ports
+from trellis_dev.localcluster.progress import Lines
+from trellis_dev.localcluster.readiness import http_ok
 
 NAMESPACE: Final = "argocd"
 APPLICATIONS: Final = Resource("argoproj.io", "v1alpha1", "applications", "Application", namespaced=True)

@@ -20,9 +20,9 @@ import yaml
 from support.chart.rendered import HOOK, Manifest, helm
 from support.operators.operator_processes import Operators, address
 from trellis.kube.resources import Resource
-from trellis.localcluster.ports import free_ports
-from trellis.localcluster.readiness import http_ok
-from trellis.localcluster.versions import products
+from trellis_dev.localcluster.ports import free_ports
+from trellis_dev.localcluster.readiness import http_ok
+from trellis_dev.localcluster.versions import products
 
 NAMESPACE: Final = "cert-manager"
 ISSUERS: Final = Resource("cert-manager.io", "v1", "issuers", "Issuer", namespaced=True)

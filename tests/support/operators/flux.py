@@ -14,8 +14,8 @@ from typing import Final
 import yaml
 
 from support.operators.operator_processes import Operators, address
-from trellis.localcluster.ports import free_ports
-from trellis.localcluster.readiness import http_ok
+from trellis_dev.localcluster.ports import free_ports
+from trellis_dev.localcluster.readiness import http_ok
 
 NAMESPACE: Final = "flux-system"
 CONTROLLERS: Final = ("source-controller", "kustomize-controller")

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from trellis.localcluster.ports import LOOPBACK
+from trellis_dev.localcluster.ports import LOOPBACK
 
 _BRANCH: Final = "main"
 _SECONDS: Final = 60

@@ -16,11 +16,11 @@ from typing import Final
 
 from support.operators.operator_processes import Operators, address
 from trellis.kube.resources import API_SERVICES, SECRETS
-from trellis.localcluster import stages
-from trellis.localcluster.certs import write_private
-from trellis.localcluster.nodes import node_manifest
-from trellis.localcluster.ports import LOOPBACK, accepts, free_ports
-from trellis.localcluster.readiness import http_ok
+from trellis_dev.localcluster import stages
+from trellis_dev.localcluster.certs import write_private
+from trellis_dev.localcluster.nodes import node_manifest
+from trellis_dev.localcluster.ports import LOOPBACK, accepts, free_ports
+from trellis_dev.localcluster.readiness import http_ok
 
 _KEDA: Final = "keda"
 _KEDA_ACCOUNT: Final = "keda-operator"

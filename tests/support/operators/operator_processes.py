@@ -19,13 +19,13 @@ import yaml
 
 from support.examples.applied_examples import Kubectl
 from trellis.kube.resources import NAMESPACES, SERVICE_ACCOUNTS, SERVICES
-from trellis.localcluster import ClusterInfo, gobuild, tools
-from trellis.localcluster.api import Api
-from trellis.localcluster.guard import Guard, guard
-from trellis.localcluster.ports import LOOPBACK
-from trellis.localcluster.processes import ProcessRecord, end, spawn, wait_gone
-from trellis.localcluster.progress import Lines, Quiet
-from trellis.localcluster.readiness import tail, wait_ready
+from trellis_dev.localcluster import ClusterInfo, gobuild, tools
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.guard import Guard, guard
+from trellis_dev.localcluster.ports import LOOPBACK
+from trellis_dev.localcluster.processes import ProcessRecord, end, spawn, wait_gone
+from trellis_dev.localcluster.progress import Lines, Quiet
+from trellis_dev.localcluster.readiness import tail, wait_ready
 
 _DAY: Final = 24 * 3600
 _READY_SECONDS: Final = 120.0

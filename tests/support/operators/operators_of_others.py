@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from support.examples.applied_examples import Kubectl
-from trellis.localcluster import gobuild
-from trellis.localcluster.progress import Quiet
+from trellis_dev.localcluster import gobuild
+from trellis_dev.localcluster.progress import Quiet
 
 _BASES: Final = "config/crd/bases"
 FILES: Final = {

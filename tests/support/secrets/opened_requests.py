@@ -7,9 +7,9 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from secrets_backend.keys import CurveKey, KeyRing
-from secrets_backend.protocol import Request, open_request
-from secrets_backend.refusals import ErrorName, Refusal
+from secrets_backend.domain.keys import CurveKey, KeyRing
+from secrets_backend.domain.protocol import Request, open_request
+from secrets_backend.domain.refusals import ErrorName, Refusal
 from support.secrets.secret_requests import NOW, SERVER, SERVER_SEED, headers, sealed
 
 KEYS = KeyRing(CurveKey.from_seed(SERVER_SEED))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from secrets_backend.protocol import Request, open_request, seal_reply
-from secrets_backend.refusals import WITH_MESSAGE, Refusal
+from secrets_backend.domain.protocol import Request, open_request, seal_reply
+from secrets_backend.domain.refusals import WITH_MESSAGE, Refusal
 from support.secrets.opened_requests import KEYS, PLANTED
 from support.secrets.secret_mutations import Case, case
 from support.secrets.secret_oracle import Asked, judge

@@ -19,11 +19,11 @@ from typing import Any, Final, Self
 
 import psutil
 
-from trellis.localcluster.building import How, make_once
-from trellis.localcluster.crates import CrateBuild, lacking, sources_digest
-from trellis.localcluster.errors import ToolError
-from trellis.localcluster.paths import cache_root
-from trellis.localcluster.progress import Lines
+from trellis_dev.localcluster.building import How, make_once
+from trellis_dev.localcluster.crates import CrateBuild, lacking, sources_digest
+from trellis_dev.localcluster.errors import ToolError
+from trellis_dev.localcluster.paths import cache_root
+from trellis_dev.localcluster.progress import Lines
 
 _PROJECT: Final = Path(__file__).parent / "secrets_client"
 _SOURCES: Final = ("Cargo.toml", "crates.lock", "src/main.rs", "src/load.rs", "src/tokens.rs")

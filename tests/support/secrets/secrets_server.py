@@ -25,9 +25,9 @@ from support.suite.service_process import free_port, get
 from support.suite.typed import started
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.kube.resources import DEFINITIONS, HOST_CONFIGS
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.nats import NatsServer
 
 READY_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 30.0

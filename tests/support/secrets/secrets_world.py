@@ -33,9 +33,9 @@ from trellis.kube.resources import (
     SERVICE_ACCOUNTS,
 )
 from trellis.kube.watch_timings import WatchTimings
-from trellis.localcluster.api import Api
-from trellis.localcluster.nats import NatsServer
-from trellis.runtime import Service
+from trellis.runtime.run import Service
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.nats import NatsServer
 
 Manifest = dict[str, Any]
 QUICK = Timings(

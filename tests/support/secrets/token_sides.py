@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from secrets_backend.refusals import ErrorName
+from secrets_backend.domain.refusals import ErrorName
 from support.secrets.opened_requests import answer, message, refusal
 from support.secrets.secret_requests import (
     ACCOUNT,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from support.nodes.https_files import machine_address
-from trellis.localcluster import ClusterInfo
+from trellis_dev.localcluster import ClusterInfo
 from unit.node_installer.servers import Answer, Request, certificates, serving
 
 _SECONDS = 20.0

@@ -7,8 +7,8 @@ from typing import Any
 
 import typer.main
 
-from trellis_bundle.command_line import app
-from trellis_bundle.commands import register
+from trellis_cli.command_line import app
+from trellis_cli.commands import register
 
 
 @cache

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trellis.bus.bus import Bus, BusTimings, Received
-from trellis.bus.queue import KeyedQueue
+from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.node import NodeOptedOut
-from trellis.health import Health
 from trellis.telemetry import TraceContext, setup
+from trellis.telemetry.health import Health
 
 SERVICE = "provisioner"
 WORKERS = 8

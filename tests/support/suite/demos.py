@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from trellis.localcluster.supervisor import MARK
+from trellis_dev.localcluster.supervisor import MARK
 
 SECONDS = 150.0
 
@@ -50,7 +50,7 @@ class Machine:
 
     def start(self, *arguments: str, stdin: int = subprocess.DEVNULL, **environment: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "trellis_bundle", *arguments],
+            [sys.executable, "-m", "trellis_cli", *arguments],
             env=self.environment | environment,
             stdin=stdin,
             stdout=subprocess.PIPE,

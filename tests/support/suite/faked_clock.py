@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from trellis.localcluster import debian
-from trellis.localcluster.building import How
-from trellis.localcluster.errors import ToolError
-from trellis.localcluster.progress import Quiet
+from trellis_dev.localcluster import debian
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.errors import ToolError
+from trellis_dev.localcluster.progress import Quiet
 
 _NAME = "libfaketime"
 _HOW = How(Quiet(), threading.Event())

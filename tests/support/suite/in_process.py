@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, TypeVar
 
-from trellis.runtime import Service
-from trellis.settings import ServiceSettings
+from trellis.config.settings import ServiceSettings
+from trellis.runtime.run import Service
 
 S = TypeVar("S", bound=ServiceSettings)
 A = TypeVar("A", bound=Service)

@@ -15,17 +15,17 @@ from typing import Any, Self
 
 import pytest
 
-from trellis.localcluster import tools
-from trellis.localcluster.commands import PORTS, command
-from trellis.localcluster.errors import PortInUseError, StartError
-from trellis.localcluster.guard import guard
-from trellis.localcluster.node_images import architecture
-from trellis.localcluster.ociarchive import Image, write_image
-from trellis.localcluster.paths import Layout
-from trellis.localcluster.ports import LOOPBACK, free_ports
-from trellis.localcluster.processes import end, spawn
-from trellis.localcluster.readiness import wait_ready
-from trellis.read_model.spans import ReadSpan, read_spans
+from trellis.read_model.traces.spans import ReadSpan, read_spans
+from trellis_dev.localcluster import tools
+from trellis_dev.localcluster.commands import PORTS, command
+from trellis_dev.localcluster.errors import PortInUseError, StartError
+from trellis_dev.localcluster.guard import guard
+from trellis_dev.localcluster.node_images import architecture
+from trellis_dev.localcluster.ociarchive import Image, write_image
+from trellis_dev.localcluster.paths import Layout
+from trellis_dev.localcluster.ports import LOOPBACK, free_ports
+from trellis_dev.localcluster.processes import end, spawn
+from trellis_dev.localcluster.readiness import wait_ready
 
 JAEGER = "trellis.local/jaeger:1"
 """The same program as an image, for what the chart has."""

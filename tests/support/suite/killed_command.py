@@ -10,7 +10,7 @@ import signal
 import sys
 
 from trellis.kube.transport import HttpRequest, HttpTransport, Reply
-from trellis_bundle.command_line import main
+from trellis_cli.command_line import main
 
 BEFORE, AFTER = "before", "after"
 _send = HttpTransport.send

@@ -20,9 +20,9 @@ import pytest
 
 from support.suite.suite_accounts import PLACES
 from trellis.kube.resources import NAMESPACES
-from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.nats import NatsServer
 
 _CLUSTER: Final = "cluster"
 _NATS: Final = "nats_server"

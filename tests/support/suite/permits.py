@@ -5,10 +5,10 @@ from __future__ import annotations
 import http
 import time
 
-from trellis.breaker import Limits, State, close
-from trellis.breaker_record import make_breakers
 from trellis.kube.resources import CONFIGMAPS, NAMESPACES
-from trellis.localcluster.api import Api
+from trellis.limits.breaker import Limits, State, close
+from trellis.limits.breaker_record import make_breakers
+from trellis_dev.localcluster.api import Api
 
 _SECONDS = 3600.0
 

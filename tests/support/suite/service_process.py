@@ -73,7 +73,7 @@ async def _forked(log: Path, services: Sequence[str], environment: Mapping[str, 
 async def _executed(log: Path, services: Sequence[str], environment: Mapping[str, str]) -> Process:
     with log.open("ab") as output:
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "trellis_bundle", "run", *services, env=environment, stdout=output, stderr=output
+            sys.executable, "-m", "trellis_cli", "run", *services, env=environment, stdout=output, stderr=output
         )
 
 

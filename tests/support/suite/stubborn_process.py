@@ -10,9 +10,9 @@ import asyncio
 import sys
 import time
 
-from trellis.bus.queue import KeyedQueue
-from trellis.runtime import Base, LedService, Work, run_services
-from trellis.settings import ServiceSettings, load
+from trellis.bus.consume.queue import KeyedQueue
+from trellis.config.settings import ServiceSettings, load
+from trellis.runtime.run import Base, LedService, Work, run_services
 from trellis.telemetry import TraceContext, get_logger, setup, setup_logging
 
 SERVICE = "stubborn"

@@ -33,9 +33,9 @@ from trellis.kube.resources import (
     ROLES,
     SERVICE_ACCOUNTS,
 )
-from trellis.localcluster.api import Api
 from trellis.names import CLAIM_NAMESPACE
-from trellis.service import Service
+from trellis.runtime.service import Service
+from trellis_dev.localcluster.api import Api
 
 HOME: Final = "trellis-system"
 INSTALLERS: Final = "trellis-installers"

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from trellis.read_model.span_tree import forest
-from trellis.read_model.spans import ReadSpan, missing_parents
-from trellis_bundle.span_tree import lines_of
+from trellis.read_model.traces.span_tree import forest
+from trellis.read_model.traces.spans import ReadSpan, missing_parents
+from trellis_cli.trace.span_tree import lines_of
 
 _PREFIX = "trellis-"
 

@@ -6,9 +6,9 @@ import importlib
 
 import typer
 
-from trellis_bundle import command_line
-from trellis_bundle.commands import register
-from trellis_bundle.run import SERVICES
+from trellis_cli import command_line
+from trellis_cli.commands import register
+from trellis_cli.run.services import SERVICES
 
 register(typer.Typer())  # imports all commands
 for _one in SERVICES.values():

@@ -10,7 +10,7 @@ from typing import Any
 from support.nodes.leftovers import as_new, leftover
 from trellis.crds.kinds import APPLICATIONS, make_definition
 from trellis.kube.resources import API_SERVICES, DEFINITIONS
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster.api import Api
 
 PATIENCE = 60.0
 DEFINITION = DEFINITIONS.path(name=APPLICATIONS.name)

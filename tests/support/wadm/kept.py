@@ -38,9 +38,9 @@ from trellis.lattice.timings import (
     StatusTimings,
     WadmTimings,
 )
-from trellis.localcluster.api import Api
-from trellis.localcluster.nats import NatsServer
-from trellis.runtime import LedService
+from trellis.runtime.run import LedService
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.nats import NatsServer
 
 Manifest = dict[str, Any]
 KUBECTL = "?fieldManager=kubectl"

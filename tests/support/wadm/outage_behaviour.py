@@ -17,7 +17,7 @@ from support.nodes.fleet import eventually
 from support.wadm.kept import KeptWorld, spec
 from support.wadm.kept_behaviour import image_of, models, wadm_has, wadm_lacks
 from trellis import names
-from trellis.lattice.subjects import STREAM_MODELS
+from trellis.lattice.domain.subjects import STREAM_MODELS
 
 Manifest = dict[str, Any]
 Act = Callable[[], Awaitable[None]]

@@ -10,7 +10,7 @@ from pathlib import Path
 from support.lattices.real_lattice import Wadm, application, wasm_component
 from support.wadm.kept import KeptWorld, spec
 from support.wadm.kept_behaviour import models, wadm_has
-from trellis.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nats import NatsServer
 
 
 @dataclass

@@ -15,13 +15,13 @@ from nats.js.kv import KeyValue
 
 from application_manager.following import Following, News
 from support.nats.buses import eventually
-from trellis.lattice.address import LatticeAddress, LinkAddress
-from trellis.lattice.projection import project
-from trellis.lattice.replies import Status
-from trellis.lattice.store import ModelStore, Proof
-from trellis.lattice.subjects import CONTROL_PREFIX
+from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.domain.projection import project
+from trellis.lattice.domain.replies import Status
+from trellis.lattice.domain.store import ModelStore, Proof
+from trellis.lattice.domain.subjects import CONTROL_PREFIX
 from trellis.lattice.timings import LatticeTimings
-from trellis.lattice.wadm import Wadm
+from trellis.lattice.wadm.client import Wadm
 
 SECONDS = 60.0
 MARK = "lattice"

@@ -22,7 +22,7 @@ from support.lattices.real_lattice import Wadm, application, wasm_component
 from support.wadm.kept import KUBECTL, KeptWorld
 from trellis import names
 from trellis.kube.resources import APPLICATIONS
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster.api import Api
 
 Manifest = dict[str, Any]
 State = tuple[str, bool] | None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from application_manager.actions import (
+from application_manager.domain.actions import (
     Action,
     AddFinalizer,
     CreateObject,
@@ -22,8 +22,8 @@ from application_manager.actions import (
     Undeploy,
     WriteSpec,
 )
-from application_manager.decide import decide
-from application_manager.snapshot import Absence, Model, Object, Side, Snapshot, Win
+from application_manager.domain.decide import decide
+from application_manager.domain.snapshot import Absence, Model, Object, Side, Snapshot, Win
 
 ROUNDS = 12
 """More than any history needs: an endless exchange of writes is found by them."""

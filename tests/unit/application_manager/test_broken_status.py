@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from application_manager.views import read_base, read_wins, view_application
+from application_manager.domain.views import read_base, read_wins, view_application
 
 GOOD = {"side": "wadm", "time": "2026-01-31T12:00:00Z"}
 ITEM = {

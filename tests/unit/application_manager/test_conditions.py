@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from application_manager.actions import Decision, Lost, Put, Reason, Record
-from application_manager.actions import Said as Because
-from application_manager.conditions import PHASES, Refused, Seen, news_of, patch_of, status_of
-from application_manager.snapshot import Absence, Base, Model, Side, Snapshot, Standing
-from application_manager.views import view_application
+from application_manager.domain.actions import Decision, Lost, Put, Reason, Record
+from application_manager.domain.actions import Said as Because
+from application_manager.domain.conditions import PHASES, Refused, Seen, news_of, patch_of, status_of
+from application_manager.domain.snapshot import Absence, Base, Model, Side, Snapshot, Standing
+from application_manager.domain.views import view_application
 from support.suite.naming import lacking
 from support.wadm.application_objects import stored
 from trellis.crds.application import Application
-from trellis.lattice.replies import (
+from trellis.lattice.domain.replies import (
     Refusal,
     Scaler,
     Status,
@@ -28,7 +28,7 @@ from trellis.lattice.replies import (
     read_deploy,
     read_put,
 )
-from trellis.lattice.store import StoredModel
+from trellis.lattice.domain.store import StoredModel
 
 NOW = 1_793_491_200.0
 DATA = Path(__file__).parents[2] / "data/lattice/wadm-replies.jsonl"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from application_manager.actions import (
+from application_manager.domain.actions import (
     AddFinalizer,
     CreateObject,
     Decision,
@@ -21,10 +21,10 @@ from application_manager.actions import (
     Undeploy,
     WriteSpec,
 )
-from application_manager.decide import contended, decide, destroys
-from application_manager.snapshot import Absence, Base, Model, Object, Side, Snapshot, Standing, Win
+from application_manager.domain.decide import contended, decide, destroys
+from application_manager.domain.snapshot import Absence, Base, Model, Object, Side, Snapshot, Standing, Win
+from application_manager.domain.versions import version_of
 from application_manager.timings import Timings
-from application_manager.versions import version_of
 
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)
 BASE = Base(A, "v1", deployed=True, newest="v1")

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from application_manager.actions import Decision, DeleteObject, Lost, Put, Reason, Record, Said
-from application_manager.decide import decide
-from application_manager.facts import Due, Identity, facts_of
-from application_manager.facts import Said as Told
-from application_manager.snapshot import Base, Model, Object, Side, Snapshot
+from application_manager.domain.actions import Decision, DeleteObject, Lost, Put, Reason, Record, Said
+from application_manager.domain.decide import decide
+from application_manager.domain.facts import Due, Identity, facts_of
+from application_manager.domain.facts import Said as Told
+from application_manager.domain.snapshot import Base, Model, Object, Side, Snapshot
 from trellis.events.applications import (
     ApplicationDeleted,
     ApplicationOverridden,

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from application_manager.fitting import SCALERS_BYTES, SCALERS_MOST, VERSIONS_BYTES, scalers_of, versions_of
-from trellis.lattice.replies import Scaler
+from application_manager.domain.fitting import SCALERS_BYTES, SCALERS_MOST, VERSIONS_BYTES, scalers_of, versions_of
+from trellis.lattice.domain.replies import Scaler
 
 
 def size(value: object) -> int:

@@ -12,13 +12,13 @@ from application_manager.gather import Known
 from application_manager.rights import RIGHTS, remedy
 from support.suite.naming import lacking
 from trellis import names
-from trellis.health import Health
 from trellis.kube.errors import Forbidden
-from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import HOST_CONFIGS
 from trellis.kube.rights import MissingRights
-from trellis.lattice.group_views import view_group
-from trellis.lattice.store import ModelStore, Proof, StoredModel
+from trellis.lattice.domain.group_views import view_group
+from trellis.lattice.domain.store import ModelStore, Proof, StoredModel
+from trellis.telemetry.health import Health
+from trellis_dev.fakes.fake import FakeKube, status_reply
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"
 READY = {"type": "Ready", "status": "True", "reason": "AllUp", "message": ""}

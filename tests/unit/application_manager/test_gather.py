@@ -9,18 +9,18 @@ from typing import Any, cast
 import pytest
 
 from application_manager import gather as gathering
-from application_manager.actions import CreateObject, RemoveFinalizer
-from application_manager.decide import decide
+from application_manager.domain.actions import CreateObject, RemoveFinalizer
+from application_manager.domain.decide import decide
+from application_manager.domain.snapshot import Absence, Base, Model, Standing
+from application_manager.domain.views import ApplicationView, view_application
 from application_manager.following import Following
 from application_manager.gather import Awaited, Key, Known
-from application_manager.snapshot import Absence, Base, Model, Standing
 from application_manager.timings import Timings
-from application_manager.views import ApplicationView, view_application
 from support.wadm.application_objects import stored
-from trellis.kube.fake import FakeKube
-from trellis.lattice.group_views import GroupView
-from trellis.lattice.replies import Status
-from trellis.lattice.store import Proof, StoredModel
+from trellis.lattice.domain.group_views import GroupView
+from trellis.lattice.domain.replies import Status
+from trellis.lattice.domain.store import Proof, StoredModel
+from trellis_dev.fakes.fake import FakeKube
 
 MARK = "red/1"
 KEY = Key(MARK, "web")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from application_manager.actions import Decision, DeleteObject, Reason
-from application_manager.actions import Said as Because
-from application_manager.keeping import Keep
+from application_manager.domain.actions import Decision, DeleteObject, Reason
+from application_manager.domain.actions import Said as Because
+from application_manager.reconciler import Keep
 from support.nodes.withdrawals import HELD_SECONDS, Holding
 from trellis.telemetry import Metrics, Stories, setup
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from application_manager.actions import DeleteModel, DeleteObject, RemoveFinalizer, Undeploy
+from application_manager.domain.actions import DeleteModel, DeleteObject, RemoveFinalizer, Undeploy
 from support.wadm.two_sides import Killed, Step, TwoSides
 
 State = tuple[str, bool] | None

@@ -14,17 +14,17 @@ from typing import Any, cast
 import orjson
 import pytest
 
-from application_manager.actions import Decision
-from application_manager.conditions import Seen, status_of
-from application_manager.snapshot import Base, Model, Snapshot
-from application_manager.views import view_application
+from application_manager.domain.actions import Decision
+from application_manager.domain.conditions import Seen, status_of
+from application_manager.domain.snapshot import Base, Model, Snapshot
+from application_manager.domain.views import view_application
 from support.wadm.application_objects import stored
 from trellis.crds.application import Application
-from trellis.lattice.link import Link
-from trellis.lattice.replies import read_status, read_status_said
-from trellis.lattice.statuses import Statuses
-from trellis.lattice.store import StoredModel
-from trellis.lattice.wadm import Wadm
+from trellis.lattice.connection.link import Link
+from trellis.lattice.domain.replies import read_status, read_status_said
+from trellis.lattice.domain.store import StoredModel
+from trellis.lattice.wadm.client import Wadm
+from trellis.lattice.wadm.statuses import Statuses
 
 Row = dict[str, Any]
 RECORDED = Path(__file__).parents[2] / "data/lattice/wadm-statuses.jsonl"

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from application_manager.resources import make_application, make_spec_patch
-from application_manager.views import view_application, written_mark
+from application_manager.domain.resources import make_application, make_spec_patch
+from application_manager.domain.views import view_application, written_mark
 from support.wadm.application_objects import spec, stored
 from trellis import names
 from trellis.crds.application import Application
-from trellis.lattice.projection import Projection, project
+from trellis.lattice.domain.projection import Projection, project
 
 
 def held(name: str = "web", **metadata: Any) -> Projection:

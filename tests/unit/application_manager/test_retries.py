@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from application_manager.keeping import Keep
+from application_manager.reconciler import Keep
 
 
 @pytest.mark.parametrize("step", [-30 * 86_400.0, 30 * 86_400.0])

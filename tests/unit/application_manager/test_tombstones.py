@@ -9,8 +9,8 @@ import pytest
 from application_manager.tombstones import KEPT, Tombstone, Tombstones
 from trellis import names
 from trellis.kube.errors import Unavailable
-from trellis.kube.fake import FakeKube
 from trellis.kube.resources import CONFIGMAPS
+from trellis_dev.fakes.fake import FakeKube
 
 PLACE = "default"
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from application_manager.homes import home_of, lattice_of, why_none
-from application_manager.snapshot import Base, Side, Win
-from application_manager.views import ApplicationView, view_application, written_mark
+from application_manager.domain.homes import home_of, lattice_of, why_none
+from application_manager.domain.snapshot import Base, Side, Win
+from application_manager.domain.views import ApplicationView, view_application, written_mark
 from support.wadm.application_objects import managed, stored
 from trellis import names
-from trellis.lattice.group_views import GroupView
+from trellis.lattice.domain.group_views import GroupView
 
 DIGEST = "d" * 64
 KUBERNETES_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")

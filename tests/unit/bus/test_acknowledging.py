@@ -11,7 +11,7 @@ import pytest
 
 from support.cluster.acknowledging_model import AT_ONCE, NOT_DONE, UNDONE, Limits, Model, Reached
 from support.nodes.exploring import HOPELESS, BrokenPromise, Explored, Promises, explore
-from trellis.bus.queue import Acknowledgement, KeyedQueue, _Entry
+from trellis.bus.consume.queue import Acknowledgement, KeyedQueue, _Entry
 from trellis.telemetry import TraceContext
 
 PROMISES: Promises[Reached] = Promises(lambda state: state.broken, lambda state: state.done)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from support.nats.buses import eventually
-from trellis.bus.user_client import UserClient
+from trellis.bus.connection.user_client import UserClient
 
 INFO = {"server_id": "x", "version": "2.15.1", "headers": True, "max_payload": 1024}
 READING = "$JS.API.STREAM.INFO.TRELLIS_EVENTS"

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from support.suite.naming import lacking
-from trellis.bus.availability import Availability
-from trellis.health import Health
+from trellis.bus.publish.availability import Availability
+from trellis.telemetry.health import Health
 
 STREAM = "TRELLIS_EVENTS"
 
@@ -17,7 +17,7 @@ STREAM = "TRELLIS_EVENTS"
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return the seconds that the bus' clock says, as the only item of a list."""
     now = [1000.0]
-    monkeypatch.setattr("trellis.bus.availability.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("trellis.bus.publish.availability.time", SimpleNamespace(monotonic=lambda: now[0]))
     return now
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.bus.backoff import Backoff
+from trellis.limits.backoff import Backoff
 
 
 @pytest.mark.parametrize(

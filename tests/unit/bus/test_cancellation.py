@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from trellis.bus import cancellation
+from trellis.bus.connection import cancellation
 
 
 async def test_a_loop_whose_cancellation_was_dropped_ends_at_its_next_round() -> None:

@@ -11,7 +11,7 @@ import nats.errors
 import pytest
 from nats.aio.msg import Msg
 
-from trellis.bus.client import SturdyClient
+from trellis.bus.connection.client import SturdyClient
 
 INFO = {"server_id": "x", "version": "2.15.1", "headers": True, "max_payload": 1024}
 SECONDS = 5

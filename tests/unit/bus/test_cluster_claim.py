@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 from nats.js.api import RawStreamMsg, StreamConfig, StreamInfo, StreamState
 
-from trellis.bus.claim import Claim
+from trellis.bus.accounts.claim import Claim
+from trellis.bus.accounts.naming import CLAIM_STREAM
 from trellis.bus.errors import ClusterTaken
-from trellis.bus.naming import CLAIM_STREAM
 
 
 class Stream:

@@ -12,11 +12,11 @@ from nats.aio.msg import Msg
 from nats.js.errors import ServiceUnavailableError
 
 from support.nats.buses import eventually
-from trellis.bus.fetching import Fetching
-from trellis.bus.hearing import Hearing, Listeners
+from trellis.bus.consume.fetching import Fetching
+from trellis.bus.consume.hearing import Hearing, Listeners
 from trellis.bus.timings import FetchTimings
-from trellis.health import Health
 from trellis.telemetry import Metrics, setup
+from trellis.telemetry.health import Health
 
 
 class Pull:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from support.suite.naming import lacking
-from trellis.bus.hearing import Hearing, Listeners
-from trellis.health import Health
+from trellis.bus.consume.hearing import Hearing, Listeners
 from trellis.telemetry import Metrics, Telemetry, setup
+from trellis.telemetry.health import Health
 
 DEAF = 60.0
 LABELS = {"service": "provisioner", "subscription": "nodes"}

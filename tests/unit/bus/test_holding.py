@@ -4,9 +4,9 @@ from typing import Any, cast
 
 import pytest
 
-from trellis.bus.ack import Ack
-from trellis.bus.holding import MAX_DELIVERIES, Holding
-from trellis.bus.streams import Epoch
+from trellis.bus.consume.ack import Ack
+from trellis.bus.consume.holding import MAX_DELIVERIES, Holding
+from trellis.bus.streams.streams import Epoch
 
 
 class Wire:

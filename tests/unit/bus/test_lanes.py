@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trellis.bus.lanes import Lanes
+from trellis.bus.consume.lanes import Lanes
 
 
 def taken(lanes: Lanes[str]) -> str:

@@ -10,7 +10,7 @@ from nats.js.api import StreamInfo
 from nats.js.client import JetStreamContext
 
 from trellis.bus.errors import BusUnavailable
-from trellis.bus.streams import ensure_streams
+from trellis.bus.streams.streams import ensure_streams
 from trellis.events.subjects import STREAM_SUBJECTS
 
 REPLICAS = [{"name": name, "current": True, "active": 1} for name in ("nats-0", "nats-1")]

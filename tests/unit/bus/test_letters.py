@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.bus.dead import (
+from trellis.bus.consume.message import Reason
+from trellis.bus.dead_letters.dead import (
     HEADER_DELIVERIES,
     HEADER_HEADERS,
     HEADER_REASON,
@@ -18,12 +19,11 @@ from trellis.bus.dead import (
     Delivered,
     letter,
 )
-from trellis.bus.letters import DeadLetter, letter_of, replayed_headers
-from trellis.bus.message import Reason
-from trellis.bus.stored import Stored
-from trellis.read_model.letters import document, full_document
-from trellis_bundle.letter_views import page_of
-from trellis_bundle.output import one_line
+from trellis.bus.dead_letters.letters import DeadLetter, letter_of, replayed_headers
+from trellis.bus.streams.stored import Stored
+from trellis.read_model.reading.letters import document, full_document
+from trellis_cli.common.output import one_line
+from trellis_cli.dead_letters.views import page_of
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 NAMES = st.text(min_size=1, max_size=20)

@@ -15,10 +15,10 @@ from urllib.parse import urlparse
 import pytest
 
 from support.nats.buses import eventually
-from trellis.bus.dial import dial
+from trellis.bus.connection.dial import dial
+from trellis.bus.connection.transport import PromptTransport
+from trellis.bus.connection.user_client import UserClient
 from trellis.bus.timings import ClientTimings
-from trellis.bus.transport import PromptTransport
-from trellis.bus.user_client import UserClient
 
 INFO = {"server_id": "x", "version": "2.15.1", "headers": True, "max_payload": 1024, "nonce": "n"}
 ATTEMPTS = 20

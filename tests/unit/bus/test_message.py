@@ -8,7 +8,7 @@ import pytest
 
 from support.nats.buses import opted_out
 from support.suite.naming import lacking
-from trellis.bus.message import NewerVersion, Origin, Reason, UnreadableMessage, compose, read
+from trellis.bus.consume.message import NewerVersion, Origin, Reason, UnreadableMessage, compose, read
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import _BY_MODEL, NODE_WATCHER, FactSpec
 

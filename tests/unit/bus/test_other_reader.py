@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trellis.bus.other_reader import OtherReader
+from trellis.bus.consume.other_reader import OtherReader
 
 PATIENCE, LOOK = 30.0, 5.0
 

@@ -17,15 +17,15 @@ import provisioner.settings
 import service_reflector.app
 import service_reflector.settings
 from support.suite.naming import lacking
-from trellis.bus.accounts import ACCOUNTS_FILE, TEMPLATE_FILE, accounts, keys
+from trellis.bus.accounts.accounts import ACCOUNTS_FILE, TEMPLATE_FILE, accounts, keys
+from trellis.bus.accounts.permissions import PEOPLE, SUBSCRIPTIONS, bundle_user, console_user, service_user, users
 from trellis.bus.bus import Bus
-from trellis.bus.generate import main
-from trellis.bus.permissions import PEOPLE, SUBSCRIPTIONS, bundle_user, console_user, service_user, users
 from trellis.events.subjects import FACTS, HOST_MANAGER, NODE_WATCHER, PROVISIONER, SERVICE_REFLECTOR
-from trellis.health import Health
-from trellis.kube.fake import FakeKube
-from trellis.runtime import Base
+from trellis.runtime.run import Base
 from trellis.telemetry import Metrics, setup
+from trellis.telemetry.health import Health
+from trellis_dev.fakes.fake import FakeKube
+from trellis_tools.bus_users import main
 
 ROOT = Path(__file__).parents[3]
 CLUSTERS = ["prod-eu", "prod-us"]

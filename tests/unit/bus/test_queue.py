@@ -10,8 +10,8 @@ import structlog
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from support.suite.timers import FakeTimers
-from trellis.bus.backoff import Backoff
-from trellis.bus.queue import KeyedQueue
+from trellis.bus.consume.queue import KeyedQueue
+from trellis.limits.backoff import Backoff
 from trellis.telemetry import Metrics, Telemetry, TraceContext, current_trace, joined, setup
 
 LONGEST = Backoff(random=lambda: 1.0)

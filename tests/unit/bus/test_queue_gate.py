@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from trellis.bus.queue import KeyedQueue
+from trellis.bus.consume.queue import KeyedQueue
 from trellis.telemetry import Metrics, TraceContext, setup
 
 

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.suite.timers import FakeTimers
-from trellis.bus.backoff import Backoff
-from trellis.bus.queue import KeyedQueue
+from trellis.bus.consume.queue import KeyedQueue
+from trellis.limits.backoff import Backoff
 from trellis.telemetry import Metrics, TraceContext, setup
 
 TELEMETRY = setup("model", metrics=Metrics())

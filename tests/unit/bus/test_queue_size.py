@@ -12,8 +12,8 @@ import pytest
 
 from support.nats.buses import eventually
 from support.suite.timers import FakeTimers
-from trellis.bus.backoff import Backoff
-from trellis.bus.queue import KeyedQueue
+from trellis.bus.consume.queue import KeyedQueue
+from trellis.limits.backoff import Backoff
 from trellis.telemetry import Metrics, TraceContext, setup
 
 KEYS = 100_000
@@ -31,7 +31,7 @@ class Silent:
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred thousand failures on purpose are not worth their lines."""
-    monkeypatch.setattr("trellis.bus.queue._log", Silent())
+    monkeypatch.setattr("trellis.bus.consume.queue._log", Silent())
 
 
 class Runs:

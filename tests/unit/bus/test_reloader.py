@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.suite.naming import lacking
-from trellis.bus.reloader import Reloader
+from trellis.bus.accounts.reloader import Reloader
 
 TOLD = "told the server to read its certificates"
 

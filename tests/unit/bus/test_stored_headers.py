@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from trellis.bus.client import SturdyClient
-from trellis.bus.dead import Delivered, letter
-from trellis.bus.letters import letter_of
-from trellis.bus.message import Reason
-from trellis.bus.stored import Stored
+from trellis.bus.connection.client import SturdyClient
+from trellis.bus.consume.message import Reason
+from trellis.bus.dead_letters.dead import Delivered, letter
+from trellis.bus.dead_letters.letters import letter_of
+from trellis.bus.streams.stored import Stored
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 ACKNOWLEDGED = b"$JS.ACK.TRELLIS_EVENTS.c.1.7.7.0.0"

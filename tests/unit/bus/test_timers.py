@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.suite.timers import FakeTimers
-from trellis.bus.timers import TimerHeap
+from trellis.bus.consume.timers import TimerHeap
 
 
 def test_of_several_delays_of_a_key_only_the_shortest_counts() -> None:

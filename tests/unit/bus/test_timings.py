@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 from dataclasses import asdict
 
-from trellis.bus.claim import Claim
-from trellis.bus.queue import KeyedQueue
-from trellis.bus.reloader import main
+from trellis.bus.accounts.claim import Claim
+from trellis.bus.accounts.reloader import main
+from trellis.bus.consume.queue import KeyedQueue
 from trellis.bus.timings import BusTimings, DialTimings, ReplayTimings
 
 CLIENT = {"ask_again": 1.0, "goodbye": 2.0}

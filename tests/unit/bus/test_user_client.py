@@ -10,8 +10,8 @@ import struct
 import nats.errors
 import pytest
 
-from trellis.bus.connection import REFUSED, describe
-from trellis.bus.user_client import PermissionDenied, UserClient
+from trellis.bus.connection.connection import REFUSED, describe
+from trellis.bus.connection.user_client import PermissionDenied, UserClient
 
 INFO = {"server_id": "x", "version": "2.15.1", "headers": True, "max_payload": 1024, "nonce": "n"}
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from chaos import day, misfortune, outcome, record, run, small_disk
 from chaos.misfortune import Fault
 from support.suite import suite_rights
-from trellis.settings import PREFIX
+from trellis.config.settings import PREFIX
 
 DAYS = st.dates(date(2000, 1, 1), date(2200, 1, 1))
 FEW = settings(max_examples=50)

@@ -9,7 +9,7 @@ import pytest
 from chaos import kubelets
 from chaos.asking import Asking
 from chaos.kubelets import Kubelets
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster.api import Api
 
 
 class Pods(Asking):

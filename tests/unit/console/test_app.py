@@ -14,16 +14,16 @@ import aiohttp
 import pytest
 
 from console.app import KUBERNETES, PORT, Console, create_app
-from console.limits import READS_EACH
+from console.domain.limits import READS_EACH
 from console.settings import Settings
 from console.timings import Timings
 from support.console import seen_objects as objects
 from support.console.viewers import Page, People, may, messages
 from support.nats.buses import eventually, eventually_async
-from trellis.kube.fake import FakeKube, status_reply
+from trellis.config.settings import SettingsError
 from trellis.kube.resources import NAMESPACES, NODES
-from trellis.localcluster.certs import write_pki
-from trellis.settings import SettingsError
+from trellis_dev.fakes.fake import FakeKube, status_reply
+from trellis_dev.localcluster.certs import write_pki
 
 TOKEN = "t"
 

@@ -9,8 +9,8 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from console.app import make_application
-from console.assets import Assets
-from console.routes import Routes
+from console.http.assets import Assets
+from console.http.routes import Routes
 from support.console.viewers import People, console
 from trellis.telemetry import setup
 

@@ -12,9 +12,9 @@ import aiohttp
 import pytest
 from prometheus_client import generate_latest
 
-from console.answers import HEADERS
-from console.identity import Proxy
-from console.limits import LOGINS_BURST, REQUEST_BYTES, STREAMS_EACH
+from console.access.identity import Proxy
+from console.domain.limits import LOGINS_BURST, REQUEST_BYTES, STREAMS_EACH
+from console.http.answers import HEADERS
 from console.settings import Settings
 from support.console.viewers import People, World, console, may, messages
 from support.nats.buses import eventually_async

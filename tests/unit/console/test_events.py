@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.feed import Feed, Filter, Item, item_of, item_of_letter, read_filter
-from console.limits import EVENT_BYTES, EVENTS_BYTES, EVENTS_KEPT
-from console.pieces import HEARTBEAT
-from console.refusals import RefusedError
-from console.replays import letter_page, letters, read_asked, replay
-from console.rights import GROUP, Rights
+from console.access.rights import GROUP, Rights
+from console.domain.limits import EVENT_BYTES, EVENTS_BYTES, EVENTS_KEPT
+from console.domain.pieces import HEARTBEAT
+from console.http.refusals import RefusedError
+from console.live.feed import Feed, Filter, Item, item_of, item_of_letter, read_filter
+from console.live.replays import letter_page, letters, read_asked, replay
 from console.timings import Timings
 from support.console.viewers import Message, People, World, console, may, messages
-from trellis.bus.letters import letter_of
-from trellis.bus.stored import Start, Stored
-from trellis.bus.tail import event_of
-from trellis.kube.fake import FakeKube
+from trellis.bus.dead_letters.letters import letter_of
+from trellis.bus.streams.stored import Start, Stored
+from trellis.bus.streams.tail import event_of
+from trellis_dev.fakes.fake import FakeKube
 
 TOKEN, DEV = "t-admin", "t-dev"
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.identity import Proxy, Viewer, by_proxy, by_token, token_of
-from console.refusals import RefusedError
+from console.access.identity import Proxy, Viewer, by_proxy, by_token, token_of
+from console.http.refusals import RefusedError
 
 SECRET = b"s" * 40
 PROXY = Proxy("X-Forwarded-User", "X-Forwarded-Groups", SECRET)

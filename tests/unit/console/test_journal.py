@@ -8,8 +8,8 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.pieces import delta_messages, mark, message, read_mark
-from trellis.read_model.journal import Delta, Journal
+from console.domain.pieces import delta_messages, mark, message, read_mark
+from trellis.read_model.entities.journal import Delta, Journal
 
 IDS = st.sampled_from("abcdef")
 CHANGES = st.dictionaries(IDS, st.none() | st.fixed_dictionaries({"n": st.integers(0, 3)}), max_size=4)

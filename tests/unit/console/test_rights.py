@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from console.limits import RIGHTS_KEPT
-from console.rights import GROUP, MESSAGES, TRACES, Right, Rights, lattice_right
+from console.access.rights import GROUP, MESSAGES, TRACES, Right, Rights, lattice_right
+from console.domain.limits import RIGHTS_KEPT
 from console.timings import Timings
 from support.console.viewers import People, may
-from trellis.kube.fake import FakeKube
+from trellis_dev.fakes.fake import FakeKube
 
 
 class Clock:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from console.identity import Viewer
-from console.limits import SESSIONS, SESSIONS_EACH
-from console.refusals import RefusedError
-from console.sessions import Sessions
+from console.access.identity import Viewer
+from console.access.sessions import Sessions
+from console.domain.limits import SESSIONS, SESSIONS_EACH
+from console.http.refusals import RefusedError
 from console.timings import Timings
 
 JANE, JOE = Viewer("token/1", "jane", token="t1"), Viewer("token/2", "joe", token="t2")

@@ -9,7 +9,7 @@ import pytest
 
 from console.app import create_app
 from console.settings import Settings
-from trellis.settings import SettingsError, load
+from trellis.config.settings import SettingsError, load
 
 
 @pytest.mark.parametrize(

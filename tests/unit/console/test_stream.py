@@ -16,7 +16,6 @@ from support.console import seen_objects as objects
 from support.console.viewers import Message, Page, People, World, console, may, messages
 from support.nats.buses import eventually
 from support.suite.naming import lacking
-from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import (
     APPLICATIONS,
     ENDPOINT_SLICES,
@@ -29,6 +28,7 @@ from trellis.kube.resources import (
     WASM_CONTROLLERS,
 )
 from trellis.kube.transport import HttpRequest, Reply
+from trellis_dev.fakes.fake import FakeKube, status_reply
 
 SECONDS = 10.0
 ADMIN, DEV, STRANGER = "t-admin", "t-dev", "t-stranger"

@@ -11,17 +11,17 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from console.identity import Viewer
-from console.rights import Rights
-from console.streaming import CutError, Outlet, counted, send_model
+from console.access.identity import Viewer
+from console.access.rights import Rights
+from console.live.streaming import CutError, Outlet, counted, send_model
+from console.live.visits import Visit
 from console.timings import Timings
-from console.visits import Visit
 from support.console.viewers import Page, messages
 from support.nats.buses import eventually
-from trellis.kube.fake import FakeKube
-from trellis.read_model.audience import News
-from trellis.read_model.journal import Journal
+from trellis.read_model.entities.journal import Journal
+from trellis.read_model.live.audience import News
 from trellis.telemetry import Metrics, setup
+from trellis_dev.fakes.fake import FakeKube
 
 TIMINGS = Timings(slow=0.3)
 

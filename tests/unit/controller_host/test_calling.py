@@ -11,15 +11,15 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from structlog.testing import capture_logs
 
-from controller_host.accounts import Account
-from controller_host.calling import MOST_REFUSALS, CallFlood, Calling, Calls
-from controller_host.calls import MOST_BYTES
+from controller_host.domain.accounts import Account
+from controller_host.domain.calls import MOST_BYTES
+from controller_host.host_calls.calling import MOST_REFUSALS, CallFlood, Calling, Calls
 from controller_host.timings import CallTimings
 from trellis.kube.errors import Call, NotFound
-from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import CONFIGMAPS, EVENTS, NAMESPACES, SECRETS, Resource
 from trellis.telemetry import setup
 from trellis.telemetry.metrics import Metrics
+from trellis_dev.fakes.fake import FakeKube, status_reply
 
 ACCOUNT = Account("team-a/mirror", "system:serviceaccount:team-a:mirror", "trellis.dev/controller/mirror")
 PLACE = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "team-a"}
@@ -222,7 +222,7 @@ async def test_what_a_guest_logs_is_bounded_and_what_was_left_out_is_counted(
 ) -> None:
     world.calling.log_lines = 10.0
     calls, now = Calls(world.calling, ACCOUNT, 0), 1000.0
-    monkeypatch.setattr("controller_host.calling.time.monotonic", lambda: now)
+    monkeypatch.setattr("controller_host.host_calls.calling.time.monotonic", lambda: now)
     with capture_logs() as logs:
         for number in range(1000):
             calls.log(1, f"line {number}")

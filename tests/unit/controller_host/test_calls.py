@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_host.call_fields import CallRefused, failure
-from controller_host.calls import MOST_BYTES, Happening, Verb, answer, read
+from controller_host.domain.call_fields import CallRefused, failure
+from controller_host.domain.calls import MOST_BYTES, Happening, Verb, answer, read
 
 MANAGER = "trellis.dev/controller/team-a/mirror"
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "team-a", "name": "settings"}

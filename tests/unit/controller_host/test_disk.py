@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from controller_host import app
-from controller_host.deliveries import Served
 from controller_host.guest.faults import FaultKind
-from controller_host.progress import Mark, NotWritten, Past, Progress
-from controller_host.room import DISK_FAILED, DISK_FULL, Room
+from controller_host.scheduler.deliveries import Served
+from controller_host.state.progress import Mark, NotWritten, Past, Progress
+from controller_host.state.room import DISK_FAILED, DISK_FULL, Room
 from controller_host.timings import DiskTimings, Timings, TurnTimings
 from support.guests import wat
 from support.guests.lives import COUNTING, LOOP, LOOPING, UID, Disk, Host, calls_of, delivery, text

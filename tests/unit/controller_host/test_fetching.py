@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from controller_host.reporting import seen_of
-from controller_host.status import Before, status_of
+from controller_host.report.reporting import seen_of
+from controller_host.report.status import Before, status_of
 from controller_host.timings import Timings, TurnTimings
 from support.guests.hosting_world import KEY, Recorder, World
 from trellis.kube.resources import SECRETS

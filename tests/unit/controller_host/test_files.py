@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from controller_host import files
-from controller_host.files import read_below
-from controller_host.source_errors import SourceError, SourceReason
+from controller_host.domain.source_errors import SourceError, SourceReason
+from controller_host.module import files
+from controller_host.module.files import read_below
 from support.suite.naming import lacking
 
 

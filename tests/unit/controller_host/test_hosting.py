@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 
-from controller_host.keys import ObjectKey
-from controller_host.maxima import Maxima
-from controller_host.views import view_controller
+from controller_host.domain.keys import ObjectKey
+from controller_host.domain.maxima import Maxima
+from controller_host.domain.views import view_controller
 from support.guests.fake_guests import FakeInstance
 from support.guests.hosting_parts import key_of
 from support.guests.hosting_world import KEY, Hostile, Recorder, World, names_in

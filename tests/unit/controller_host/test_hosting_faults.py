@@ -13,15 +13,15 @@ import orjson
 import pytest
 
 from controller_host.guest.faults import FaultKind, GuestFault
-from controller_host.progress import Progress
-from controller_host.turns import Agenda
+from controller_host.scheduler.turns import Agenda
+from controller_host.state.progress import Progress
 from support.guests.fake_guests import FakeInstance
 from support.guests.hosting_parts import key_of
 from support.guests.hosting_world import DEADLINE, KEY, Recorder, World, names_in, trapping
-from trellis.bus.backoff import Backoff
-from trellis.kube.fake import status_reply
 from trellis.kube.resources import CONFIGMAPS, SECRETS, Resource
 from trellis.kube.timings import RefusalTimings
+from trellis.limits.backoff import Backoff
+from trellis_dev.fakes.fake import status_reply
 
 
 async def test_a_failure_of_the_hosts_own_costs_no_turn(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller_host.progress import Mark
+from controller_host.state.progress import Mark
 from support.guests.fake_guests import FakeInstance
 from support.guests.hosting_world import (
     DEADLINE,
@@ -16,8 +16,8 @@ from support.guests.hosting_world import (
     World,
     names_in,
 )
-from trellis.bus.backoff import Backoff
 from trellis.kube.resources import SECRETS
+from trellis.limits.backoff import Backoff
 
 
 async def test_a_new_controller_is_told_what_there_is_and_put_to_disk(world: World, recorder: Recorder) -> None:

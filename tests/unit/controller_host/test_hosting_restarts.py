@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller_host.progress import NotWritten, Progress
+from controller_host.state.progress import NotWritten, Progress
 from support.guests.hosting_world import (
     Recorder,
     World,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_host.interests import Interests
-from controller_host.watch_specs import Term, WatchSpec, specs_of
+from controller_host.domain.interests import Interests
+from controller_host.domain.watch_specs import Term, WatchSpec, specs_of
 from trellis.crds.wasm_controllers import Watch
 
 NAMESPACES = ("a", "b", "c")

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_host.label_index import LabelIndex
-from controller_host.watch_specs import Term
+from controller_host.domain.label_index import LabelIndex
+from controller_host.domain.watch_specs import Term
 
 KEYS, VALUES, PLACES, NAMES = ("app", "tier"), ("a", "b", ""), ("one", "two"), ("x", "y", "z")
 LABELS = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES))

@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import pytest
 
-from controller_host import loading
 from controller_host.guest.limits import CompileBounds
 from controller_host.guest.runtime import Runtime
-from controller_host.guests import LocalGuests
-from controller_host.loading import EngineUnavailable, Loading
+from controller_host.module import loading
+from controller_host.module.loading import EngineUnavailable, Loading
+from controller_host.scheduler.guests import LocalGuests
 from controller_host.timings import Timings, TurnTimings
 from support.guests import wat
 from support.guests.lives import COUNTING, Host

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from controller_host.maxima import Acceptance, Maxima, above_maximum
-from controller_host.views import Bounds, Wanted
+from controller_host.domain.maxima import Acceptance, Maxima, above_maximum
+from controller_host.domain.views import Bounds, Wanted
 from support.suite.naming import lacking
 
 MOST = Maxima(64 << 20, 1.0, 30.0, 50.0, 100.0)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from controller_host.progress import NEVER, Damaged, KnownModule, Mark, NotWritten, Past, Progress, Saved
+from controller_host.state.progress import NEVER, Damaged, KnownModule, Mark, NotWritten, Past, Progress, Saved
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_many_threads_at_once(progress: Progress) -> None:
 _KILLED = """
 import sys
 from pathlib import Path
-from controller_host.progress import Mark, Past, Progress
+from controller_host.state.progress import Mark, Past, Progress
 progress = Progress(Path(sys.argv[1]))
 number = 0
 while True:

@@ -9,25 +9,25 @@ from typing import Any
 
 import pytest
 
-from controller_host.accounts import Account
-from controller_host.calling import Calling, Calls
-from controller_host.hosted import Fault, Hosted, Trouble
-from controller_host.lifecycle import Life
-from controller_host.progress import KnownModule, Progress
-from controller_host.reporting import Reporting
-from controller_host.starting import Parts
+from controller_host.domain.accounts import Account
+from controller_host.domain.views import read_spec, view_controller
+from controller_host.host_calls.calling import Calling, Calls
+from controller_host.report.reporting import Reporting
+from controller_host.scheduler.hosted import Fault, Hosted, Trouble
+from controller_host.scheduler.lifecycle import Life
+from controller_host.scheduler.starting import Parts
+from controller_host.scheduler.turns import Line
+from controller_host.state.progress import KnownModule, Progress
 from controller_host.timings import ReportTimings
-from controller_host.turns import Line
-from controller_host.views import read_spec, view_controller
 from support.guests.fake_guests import FakeGuests
 from trellis.bus.errors import BusUnavailable
 from trellis.events.envelope import FactData
-from trellis.kube.fake import FakeKube
 from trellis.kube.informer import Informer
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import EVENTS, NAMESPACES, WASM_CONTROLLERS
 from trellis.telemetry import setup
 from trellis.telemetry.metrics import Metrics
+from trellis_dev.fakes.fake import FakeKube
 
 KEY = "team-a/mirror"
 SPEC = {

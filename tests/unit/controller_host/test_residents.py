@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller_host.residents import Residents
+from controller_host.domain.residents import Residents
 
 
 def nobody(_: str) -> bool:

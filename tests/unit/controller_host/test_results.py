@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_host.results import (
+from controller_host.domain.results import (
     WAIT_MAX,
     Result,
     init_request,

@@ -7,14 +7,14 @@ import asyncio
 import orjson
 import pytest
 
-from controller_host import reviews as module
-from controller_host.reviews import Reviews
 from controller_host.timings import ReviewTimings
+from controller_host.watches import reviews as module
+from controller_host.watches.reviews import Reviews
 from support.cluster.kube_world import until
 from trellis.kube.errors import Call
-from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import CONFIGMAPS, JOBS, NODES
 from trellis.kube.transport import ConnectionFailed, HttpRequest, Reply
+from trellis_dev.fakes.fake import FakeKube, status_reply
 
 USER = "system:serviceaccount:shop:ttl"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from controller_host.disk import check_directory
 from controller_host.settings import Settings
-from trellis.settings import SettingsError, load
+from controller_host.state.disk import check_directory
+from trellis.config.settings import SettingsError, load
 
 
 def loaded(monkeypatch: pytest.MonkeyPatch, **variables: str) -> Settings:

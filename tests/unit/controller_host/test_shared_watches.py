@@ -11,21 +11,21 @@ from typing import Any
 
 import orjson
 
-from controller_host.cached_kind import project
-from controller_host.keys import ObjectKey
-from controller_host.reviews import Reviews
-from controller_host.shared_watches import SharedWatches, Sight
+from controller_host.domain.keys import ObjectKey
+from controller_host.domain.watch_specs import RefusalReason
 from controller_host.timings import CacheTimings
-from controller_host.watch_specs import RefusalReason
+from controller_host.watches.cached_kind import project
+from controller_host.watches.reviews import Reviews
+from controller_host.watches.shared_watches import SharedWatches, Sight
 from support.cluster import kube_world
 from support.cluster.kube_world import configmap, labelled
 from support.suite.naming import lacking
 from trellis.crds.wasm_controllers import Watch
 from trellis.kube.discovery import Discovery
-from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import CONFIGMAPS, NAMESPACES, NODES, Resource
 from trellis.kube.transport import HttpRequest, Reply
 from trellis.kube.watch_timings import WatchTimings
+from trellis_dev.fakes.fake import FakeKube, status_reply
 
 WIDGETS = Resource("example.com", "v1", "widgets", "Widget", namespaced=True)
 MAPS = {"apiVersion": "v1", "kind": "ConfigMap"}

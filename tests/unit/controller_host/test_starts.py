@@ -19,19 +19,19 @@ from typing import Any
 import orjson
 import pytest
 
-from controller_host import loading
 from controller_host.app import compose
 from controller_host.guest.runtime import Runtime
+from controller_host.module import loading
 from controller_host.settings import Settings
 from controller_host.timings import Timings, TurnTimings
 from trellis.events.envelope import FactData
-from trellis.health import Health
-from trellis.kube.fake import FakeKube
 from trellis.kube.resources import CONFIGMAPS, NAMESPACES, WASM_CONTROLLERS
 from trellis.kube.transport import HttpRequest, Reply
-from trellis.service import Base, Work
+from trellis.runtime.service import Base, Work
 from trellis.telemetry import Telemetry, setup
+from trellis.telemetry.health import Health
 from trellis.telemetry.metrics import Metrics
+from trellis_dev.fakes.fake import FakeKube
 
 RING = Path(__file__).parents[3] / "deploy" / "examples" / "controllers" / "ring.wasm"
 SIZE = 12

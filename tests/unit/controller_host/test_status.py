@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from controller_host.hosted import Fault, Trouble
-from controller_host.progress import KnownModule
-from controller_host.status import Before, Seen, before_of, is_urgent, patch_of, status_of
+from controller_host.report.status import Before, Seen, before_of, is_urgent, patch_of, status_of
+from controller_host.scheduler.hosted import Fault, Trouble
+from controller_host.state.progress import KnownModule
 from trellis.crds.wasm_controllers import WasmControllerStatus
 
 NOW = "2026-11-22T10:00:00Z"

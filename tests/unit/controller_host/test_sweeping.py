@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from controller_host.accounts import Account
-from controller_host.calling import Calls
-from controller_host.guests import Owner
-from controller_host.hosted import Hosted
-from controller_host.lifecycle import Life
-from controller_host.progress import KnownModule, Mark, Past
-from controller_host.sweeping import Living, Sweeping, living_of
+from controller_host.domain.accounts import Account
+from controller_host.domain.views import read_spec, view_controller
+from controller_host.host_calls.calling import Calls
+from controller_host.scheduler.guests import Owner
+from controller_host.scheduler.hosted import Hosted
+from controller_host.scheduler.lifecycle import Life
+from controller_host.state.progress import KnownModule, Mark, Past
+from controller_host.state.sweeping import Living, Sweeping, living_of
 from controller_host.timings import DiskTimings, Timings
-from controller_host.views import read_spec, view_controller
 from support.guests import wat
 from support.guests.lives import COUNTING, UID, Host
 

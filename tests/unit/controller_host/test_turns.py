@@ -7,9 +7,9 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_host.turns import Agenda, Allowance, Places
-from trellis.bus.backoff import Backoff
-from trellis.token_bucket import TokenBucket
+from controller_host.scheduler.turns import Agenda, Allowance, Places
+from trellis.limits.backoff import Backoff
+from trellis.limits.token_bucket import TokenBucket
 
 
 def an_agenda(jitter: float = 1.0) -> Agenda[str]:

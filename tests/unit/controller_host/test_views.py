@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller_host.views import Bounds, ControllerView, digest, parse_bytes, read_spec, view_controller
+from controller_host.domain.views import Bounds, ControllerView, digest, parse_bytes, read_spec, view_controller
 
 SPEC: dict[str, Any] = {
     "module": {"configMap": {"name": "mirror", "key": "module.wasm"}},

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from trellis.crds.generate import differences, schemas
 from trellis.crds.json_schema import json_schema, make_json_schema, path_of
 from trellis.crds.kinds import APPLICATIONS, KINDS
+from trellis_tools.crds.generate import differences, schemas
 
 ROOT = Path(__file__).parents[3]
 ALL = (*KINDS, APPLICATIONS)

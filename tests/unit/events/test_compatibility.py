@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, Field, create_model
 
 from trellis.events.compatibility import Break, Change, breaking_changes, moved_channels
-from trellis.events.schemas import asyncapi
+from trellis_tools.events.schemas import asyncapi
 
 
 class Inner(BaseModel):

@@ -9,9 +9,9 @@ import pytest
 
 from support.suite.naming import lacking
 from trellis.events.compatibility import Break, Change
-from trellis.events.generate import main, render
-from trellis.events.schemas import ASYNCAPI_FILE, ENVELOPE_FILE, asyncapi, documents, schema_file
 from trellis.events.subjects import FACTS, FactSpec, fact_subject
+from trellis_tools.events.generate import main, render
+from trellis_tools.events.schemas import ASYNCAPI_FILE, ENVELOPE_FILE, asyncapi, documents, schema_file
 
 FILE = "dev.trellis.node.opted_in.v1.json"
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from application_manager.snapshot import Side, Win
+from application_manager.domain.snapshot import Side, Win
 from fuzz.catalogue import TARGETS
 from fuzz.limits import TooLong
-from trellis.credentials import Kind
-from trellis.lattice.store import Proof
+from trellis.config.nats_credentials import Kind
+from trellis.lattice.domain.store import Proof
 from trellis.telemetry import TraceContext
 
 CASES = 3_000
@@ -37,40 +37,43 @@ BROKEN: dict[str, tuple[str, Breaking]] = {
     "facts": ("fuzz.targets.bus:_MODELS", lambda models: dict.fromkeys(models, next(iter(models.values())))),
     "names-in-subjects": ("fuzz.targets.bus:escape", instead(lambda name: name.replace(".", "=2E") or "=")),
     "event-patterns": ("fuzz.targets.bus:pattern_filter", lambda good: lambda pattern, cluster: good(pattern, None)),
-    "dead-letters": ("trellis.bus.dead:header_bytes", instead(lambda headers: 0)),
-    "garbage-in-the-dead-letters": ("trellis.bus.letters:can_be_said", instead(lambda subject: True)),
-    "wadm-replies": ("trellis.lattice.replies:_answer", instead(lambda payload, *expected: json.loads(payload))),
-    "wadm-bucket": ("trellis.lattice.stored:Stored.absence", instead(lambda self, name: Proof.GONE)),
-    "lattice-events": ("trellis.lattice.forwarder:copied_event", instead(lambda subject: subject.split(".")[-1])),
-    "manifests": ("trellis.lattice.projection:_Reader._configs", instead(lambda self, holder, key, place: [])),
-    "named-configurations": ("trellis.lattice.configurations:SETTINGS", lambda good: (*good, "password")),
-    "listen-addresses": ("trellis.lattice.addresses:read_port", instead(lambda text, whole: 80)),
-    "lattice-subjects": ("trellis.lattice.subjects:_TOKEN", instead(re.compile(".+", re.DOTALL))),
-    "custom-resources": ("application_manager.views:_win", instead(lambda one: Win(Side(one["side"]), 0.0))),
-    "marks-on-nodes-and-jobs": ("trellis.provisioning:whole", instead(int)),
-    "books-in-kubernetes": ("trellis.breaker_record:_count", instead(lambda value: 0)),
-    "durations-counts-quantities": ("trellis.durations:_UNITS", lambda good: good | {"m": 1.0}),
-    "addresses-of-modules": ("controller_host.addresses:_meant", instead(lambda address: [address])),
-    "label-selectors": ("controller_host.watch_specs:Term.holds", instead(lambda self, labels: True)),
-    "redaction": ("trellis.redaction:_USERINFO", instead(re.compile("://(?P<user>[^:@/]*):[^@/]*@"))),
+    "dead-letters": ("trellis.bus.dead_letters.dead:header_bytes", instead(lambda headers: 0)),
+    "garbage-in-the-dead-letters": ("trellis.bus.dead_letters.letters:can_be_said", instead(lambda subject: True)),
+    "wadm-replies": ("trellis.lattice.domain.replies:_answer", instead(lambda payload, *expected: json.loads(payload))),
+    "wadm-bucket": ("trellis.lattice.domain.stored:Stored.absence", instead(lambda self, name: Proof.GONE)),
+    "lattice-events": (
+        "trellis.lattice.follow.forwarder:copied_event",
+        instead(lambda subject: subject.split(".")[-1]),
+    ),
+    "manifests": ("trellis.lattice.domain.projection:_Reader._configs", instead(lambda self, holder, key, place: [])),
+    "named-configurations": ("trellis.lattice.wadm.configurations:SETTINGS", lambda good: (*good, "password")),
+    "listen-addresses": ("trellis.lattice.domain.addresses:read_port", instead(lambda text, whole: 80)),
+    "lattice-subjects": ("trellis.lattice.domain.subjects:_TOKEN", instead(re.compile(".+", re.DOTALL))),
+    "custom-resources": ("application_manager.domain.views:_win", instead(lambda one: Win(Side(one["side"]), 0.0))),
+    "marks-on-nodes-and-jobs": ("trellis.provisioning.views:whole", instead(int)),
+    "books-in-kubernetes": ("trellis.limits.breaker_record:_count", instead(lambda value: 0)),
+    "durations-counts-quantities": ("trellis.config.durations:_UNITS", lambda good: good | {"m": 1.0}),
+    "addresses-of-modules": ("controller_host.domain.addresses:_meant", instead(lambda address: [address])),
+    "label-selectors": ("controller_host.domain.watch_specs:Term.holds", instead(lambda self, labels: True)),
+    "redaction": ("trellis.installer_api.redaction:_USERINFO", instead(re.compile("://(?P<user>[^:@/]*):[^@/]*@"))),
     "trace-contexts": ("fuzz.targets.written:trace_from", instead(TraceContext)),
-    "settings": ("trellis.settings_errors:redact_url", instead(str)),
-    "containerd-configs": ("node_installer.config:_without_ours", instead(str)),
-    "containerd-templates": ("node_installer.toml_text:_JOINED", instead("")),
-    "installer-wishes": ("trellis.installing:_OWNER", instead(re.compile(".+", re.DOTALL))),
-    "termination-messages": ("trellis.install_results:_shortened", instead(lambda value, cut: value)),
-    "installer-books": ("node_installer.state:_text", instead(lambda value: value)),
-    "import-patterns": ("node_installer.globs:_class", instead(lambda text: text)),
-    "cri-replies": ("node_installer.cri:read_json", instead(json.loads)),
-    "shim-archives": ("node_installer.archive:copy_limited", instead(lambda origin, target: target.touch())),
-    "image-layers": ("controller_host.layers:_hide", instead(lambda modules, path, itself: None)),
+    "settings": ("trellis.config.errors:redact_url", instead(str)),
+    "containerd-configs": ("node_installer.containerd.config:_without_ours", instead(str)),
+    "containerd-templates": ("node_installer.containerd.toml_text:_JOINED", instead("")),
+    "installer-wishes": ("trellis.installer_api.spec:_OWNER", instead(re.compile(".+", re.DOTALL))),
+    "termination-messages": ("trellis.installer_api.result:_shortened", instead(lambda value, cut: value)),
+    "installer-books": ("node_installer.domain.state:_text", instead(lambda value: value)),
+    "import-patterns": ("node_installer.containerd.globs:_class", instead(lambda text: text)),
+    "cri-replies": ("node_installer.node.cri:read_json", instead(json.loads)),
+    "shim-archives": ("node_installer.fetch.archive:copy_limited", instead(lambda origin, target: target.touch())),
+    "image-layers": ("controller_host.domain.layers:_hide", instead(lambda modules, path, itself: None)),
     "wasm-modules": ("controller_host.guest.rewriting:_data_span", instead(lambda binary: (0, 0))),
-    "guest-calls": ("controller_host.calls:name_of", instead(lambda fields, name: str(fields.get("name")))),
-    "image-references": ("controller_host.references:_REFERENCE", instead(_ANY_PATH)),
-    "registries": ("node_installer.manifests:rows", instead(lambda document, key: document.get(key) or [])),
+    "guest-calls": ("controller_host.domain.calls:name_of", instead(lambda fields, name: str(fields.get("name")))),
+    "image-references": ("controller_host.domain.references:_REFERENCE", instead(_ANY_PATH)),
+    "registries": ("node_installer.fetch.manifests:rows", instead(lambda document, key: document.get(key) or [])),
     "kubernetes-answers": ("trellis.kube.errors:whole", instead(int)),
-    "secret-requests": ("secrets_backend.tokens:_verifies", instead(lambda signed, signature, key: True)),
-    "nkeys": ("secrets_backend.nkey:_intact", instead(lambda raw: True)),
+    "secret-requests": ("secrets_backend.domain.tokens:_verifies", instead(lambda signed, signature, key: True)),
+    "nkeys": ("secrets_backend.domain.nkey:_intact", instead(lambda raw: True)),
     "bus-credentials": ("fuzz.targets.keys:identity_of", lambda good: lambda text, _: good(text, Kind.NKEY)),
     "curve-keys": ("fuzz.targets.keys:data_of", instead(lambda ring: {})),
 }

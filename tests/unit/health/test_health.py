@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trellis.health import Health, LoopLag, Verdict
+from trellis.telemetry.health import Health, LoopLag, Verdict
 
 
 class Clock:

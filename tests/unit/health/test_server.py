@@ -12,10 +12,10 @@ import aiohttp
 import pytest
 
 from support.suite.naming import lacking
-from trellis.health import MOST_CONNECTIONS, Health, HealthServer
-from trellis.settings import SettingsError
+from trellis.config.settings import SettingsError
+from trellis.config.timings import HealthTimings
 from trellis.telemetry import Metrics
-from trellis.timings import HealthTimings
+from trellis.telemetry.health import MOST_CONNECTIONS, Health, HealthServer
 
 
 class Site:

@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 
 from host_manager.apply import Effects
-from host_manager.children import make_children, marks_for
-from host_manager.decide import ApplyChild, RecyclePod, RetryPods
+from host_manager.domain.children import make_children, marks_for
+from host_manager.domain.decide import ApplyChild, RecyclePod, RetryPods
+from host_manager.domain.group import LATEST, Inputs
+from host_manager.domain.pods import PodView
+from host_manager.domain.snapshot import Head
 from host_manager.gather import Known
-from host_manager.group import LATEST, Inputs
-from host_manager.pods import PodView
-from host_manager.snapshot import Head
 from support.lattices.host_groups import wish
 from trellis import names
 from trellis.kube.errors import NotFound, TooManyRequests
-from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import DEPLOYMENTS, NAMESPACES, ROLE_BINDINGS
 from trellis.kube.transport import HttpRequest
 from trellis.telemetry import setup
 from trellis.telemetry.metrics import Metrics
+from trellis_dev.fakes.fake import FakeKube, status_reply
 
 KEY = "g/group"
 HEAD = Head("g", "group", "uid-1", "1", 1)

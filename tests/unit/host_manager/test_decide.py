@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from host_manager.children import Marks, fingerprint, make_children, marks_for, read_marks
-from host_manager.decide import (
+from host_manager.domain.children import Marks, fingerprint, make_children, marks_for, read_marks
+from host_manager.domain.decide import (
     Action,
     ApplyChild,
     DeleteChild,
@@ -20,15 +20,15 @@ from host_manager.decide import (
     decide,
     report,
 )
-from host_manager.group import ADOPTED, LATEST, Group, Inputs, Wish
-from host_manager.inputs import Problem
-from host_manager.pods import PodView, Trouble
-from host_manager.snapshot import Head, Snapshot
+from host_manager.domain.group import ADOPTED, LATEST, Group, Inputs, Wish
+from host_manager.domain.inputs import Problem
+from host_manager.domain.pods import PodView, Trouble
+from host_manager.domain.snapshot import Head, Snapshot
 from support.lattices.host_groups import FORMER_NAME, MINIMAL, TODAYS_NAME, wish
 from support.suite.naming import lacking
 from trellis import names
 from trellis.crds.host_config import WasmCloudHostConfigSpec
-from trellis.peers import Controller, Peer
+from trellis.provisioning.other_controllers import Controller, Peer
 
 NOW = "2026-01-01T00:00:00Z"
 ALL_KINDS = [

@@ -13,22 +13,22 @@ import pytest
 from host_manager import gather, looked
 from host_manager.app import Reconcile
 from host_manager.apply import Effects
-from host_manager.decide import Action
+from host_manager.domain.decide import Action
+from host_manager.domain.snapshot import Snapshot
 from host_manager.gather import Known
 from host_manager.leave import Leave
 from host_manager.listening import Listening
-from host_manager.snapshot import Snapshot
 from host_manager.timings import Timings
 from support.lattices.host_groups import MINIMAL
 from trellis.bus.bus import Bus
-from trellis.health import Health
-from trellis.kube.fake import FakeKube
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import DEPLOYMENTS, HOST_CONFIGS, NAMESPACES
 from trellis.kube.rights import MissingRights
-from trellis.lattice.view import LatticeView
+from trellis.lattice.domain.view import LatticeView
 from trellis.telemetry import Stories, setup
+from trellis.telemetry.health import Health
 from trellis.telemetry.metrics import Metrics
+from trellis_dev.fakes.fake import FakeKube
 
 KEY = "g/group"
 SELDOM = 600.0

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from host_manager.facts import due, ready_fact
-from host_manager.group import LATEST, Inputs
-from host_manager.inputs import Problem, keep_checksum, read_inputs, sources_of
-from host_manager.pods import PodView, Trouble, view_pod
-from host_manager.takeover import taken_over
+from host_manager.domain.facts import due, ready_fact
+from host_manager.domain.group import LATEST, Inputs
+from host_manager.domain.inputs import Problem, keep_checksum, read_inputs, sources_of
+from host_manager.domain.pods import PodView, Trouble, view_pod
+from host_manager.domain.takeover import taken_over
 from support.lattices.host_groups import custom_resource, wish
 from support.suite.naming import lacking
 from trellis import names

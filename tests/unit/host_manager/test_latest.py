@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from host_manager.group import ADOPTED, LATEST, Inputs, Registry
-from host_manager.merging import TemplateError
-from host_manager.resources import make_budget, make_nats_conf, make_registry_secret, make_workload
+from host_manager.domain.group import ADOPTED, LATEST, Inputs, Registry
+from host_manager.domain.merging import TemplateError
+from host_manager.domain.resources import make_budget, make_nats_conf, make_registry_secret, make_workload
 from support.lattices.host_groups import FULL_INPUTS, custom_resource, wish
 from support.suite.golden import Golden
 

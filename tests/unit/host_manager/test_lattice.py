@@ -8,24 +8,24 @@ from typing import Any
 
 import pytest
 
-from host_manager.decide import RecyclePod, WarnGroup, decide
-from host_manager.environment import POD_LABEL
-from host_manager.group import LATEST, Group
+from host_manager.domain.decide import RecyclePod, WarnGroup, decide
+from host_manager.domain.environment import POD_LABEL
+from host_manager.domain.group import LATEST, Group
+from host_manager.domain.pods import PodView, view_pod
+from host_manager.domain.resources import make_workload
+from host_manager.domain.snapshot import Snapshot
+from host_manager.domain.status import Facts, make_status
 from host_manager.lattice import lattice_of
 from host_manager.lattice_status import due_in, silent_pods
 from host_manager.listening import Recycling
-from host_manager.pods import PodView, view_pod
-from host_manager.resources import make_workload
-from host_manager.snapshot import Snapshot
-from host_manager.status import Facts, make_status
 from support.lattices.host_groups import MINIMAL, wish
 from trellis import names
+from trellis.config.nats_credentials import Kind
 from trellis.crds.host_config import WasmCloudHostConfigSpec
-from trellis.credentials import Kind
-from trellis.lattice.hosts import Host, Sighting, Unit
-from trellis.lattice.models import Model
-from trellis.lattice.subjects import SubjectError
-from trellis.lattice.view import LatticeView
+from trellis.lattice.domain.hosts import Host, Sighting, Unit
+from trellis.lattice.domain.models import Model
+from trellis.lattice.domain.subjects import SubjectError
+from trellis.lattice.domain.view import LatticeView
 from unit.host_manager.test_decide import children, settled, snapshot
 
 CLOCK = 10_000.0

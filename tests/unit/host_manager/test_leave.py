@@ -9,26 +9,26 @@ import pytest
 
 from host_manager.app import Reconcile
 from host_manager.apply import Effects
+from host_manager.domain.pods import PodView
+from host_manager.domain.views import view_group
 from host_manager.gather import Known
 from host_manager.leave import HOSTS, Leave, going_with
 from host_manager.listening import Listening
-from host_manager.pods import PodView
-from host_manager.views import view_group
 from support.lattices.host_groups import MINIMAL
 from trellis import names
-from trellis.breaker import Limits
 from trellis.bus.bus import Bus
-from trellis.deletions import Deletions
-from trellis.health import Health
+from trellis.config.timings import DeletionTimings
 from trellis.kube.breaker import Breaker, Scope
-from trellis.kube.fake import FakeKube
+from trellis.kube.mass_deletions import Deletions
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import DEFINITIONS, HOST_CONFIGS, NAMESPACES
 from trellis.kube.rights import MissingRights
-from trellis.peers import Controller, Peer
+from trellis.limits.breaker import Limits
+from trellis.provisioning.other_controllers import Controller, Peer
 from trellis.telemetry import Stories, setup
+from trellis.telemetry.health import Health
 from trellis.telemetry.metrics import Metrics
-from trellis.timings import DeletionTimings
+from trellis_dev.fakes.fake import FakeKube
 
 KEY = "g/group"
 ALLOWED = Limits().objects

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from host_manager.decide import RecyclePod, decide
-from host_manager.environment import POD_LABEL
+from host_manager.domain.decide import RecyclePod, decide
+from host_manager.domain.environment import POD_LABEL
+from host_manager.domain.snapshot import Snapshot
 from host_manager.lattice_status import silent_pods
-from host_manager.snapshot import Snapshot
 from support.lattices.host_groups import wish
 from support.suite.naming import lacking
-from trellis.lattice.hosts import MAX_HOSTS, TEXT_KEPT, Host, Sighting, Unit, read_host
-from trellis.lattice.models import Model
+from trellis.lattice.domain.hosts import MAX_HOSTS, TEXT_KEPT, Host, Sighting, Unit, read_host
+from trellis.lattice.domain.models import Model
+from trellis.lattice.domain.view import LatticeView
 from trellis.lattice.timings import LatticeTimings
-from trellis.lattice.view import LatticeView
 from unit.host_manager.test_lattice import CLOCK, LONG_AGO, NOW, condition, heard, pod, status, view, world
 
 ETCD_BYTES = 1_500_000

@@ -8,12 +8,12 @@ from typing import Any, cast
 import pytest
 
 from host_manager import gather
-from host_manager.children import fingerprint
-from host_manager.decide import ApplyChild, SetFinalizers, WriteStatus, decide, first_half, may_be_refused
+from host_manager.domain.children import fingerprint
+from host_manager.domain.decide import ApplyChild, SetFinalizers, WriteStatus, decide, first_half, may_be_refused
+from host_manager.domain.group import ADOPTED, LATEST
+from host_manager.domain.inputs import Problem
+from host_manager.domain.snapshot import Snapshot
 from host_manager.gather import Known
-from host_manager.group import ADOPTED, LATEST
-from host_manager.inputs import Problem
-from host_manager.snapshot import Snapshot
 from trellis.kube.client import Kube
 from unit.host_manager.test_decide import ALL_KINDS, children, condition, kinds, snapshot, with_spec
 

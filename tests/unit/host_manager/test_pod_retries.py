@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from host_manager import pod_retries
-from host_manager.group import Inputs
+from host_manager.domain.group import Inputs
+from host_manager.domain.snapshot import Head, Snapshot
 from host_manager.pod_retries import PodRetries
-from host_manager.snapshot import Head, Snapshot
 from trellis.kube.timings import RefusalTimings
 
 FAILURE = {"conditions": [{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}]}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from host_manager.group import ADOPTED, Group, Inputs, Wish
-from host_manager.resources import (
+from host_manager.domain.group import ADOPTED, Group, Inputs, Wish
+from host_manager.domain.resources import (
     make_config_map,
     make_nats_conf,
     make_role,
@@ -17,7 +17,7 @@ from host_manager.resources import (
     make_service_account,
     make_workload,
 )
-from host_manager.template import make_pod_template
+from host_manager.domain.template import make_pod_template
 from support.lattices.host_groups import CASES, DATA, LEAKED, as_applied, children, recorded_wish, tidy
 from trellis.crds.host_config import WasmCloudHostConfigSpec
 

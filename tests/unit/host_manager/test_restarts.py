@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 
-from host_manager.children import Marks, make_children, marks_for
-from host_manager.decide import ApplyChild, changes_over, decide
-from host_manager.environment import POD_LABEL
-from host_manager.group import ADOPTED, LATEST, Inputs, Wish
+from host_manager.domain.children import Marks, make_children, marks_for
+from host_manager.domain.decide import ApplyChild, changes_over, decide
+from host_manager.domain.environment import POD_LABEL
+from host_manager.domain.group import ADOPTED, LATEST, Inputs, Wish
+from host_manager.domain.restarts import uses
+from host_manager.domain.secret_changes import SecretChange, change_of, is_newer
+from host_manager.domain.snapshot import Snapshot, misread, view_head
+from host_manager.domain.views import GroupView, view_group
 from host_manager.handlers import FollowSecrets
-from host_manager.restarts import uses
-from host_manager.secret_changes import SecretChange, change_of, is_newer
-from host_manager.snapshot import Snapshot, misread, view_head
 from host_manager.timings import Timings
-from host_manager.views import GroupView, view_group
 from host_manager.waiting_changes import Changes
 from support.cluster.kube_world import until
 from support.lattices.host_groups import wish
 from trellis import names
 from trellis.events.secrets import SecretChanged, SecretUsers
-from trellis.lattice.hosts import Host, Sighting
+from trellis.lattice.domain.hosts import Host, Sighting
 from unit.host_manager.test_decide import snapshot, stored
 from unit.host_manager.test_lattice import CLOCK, NOW, heard, pod, view
 

@@ -7,9 +7,9 @@ import pytest
 from host_manager.rights import CLUSTER, CONFINED, DEFINITION, WATCHED, Advice
 from host_manager.settings import Settings
 from support.suite.naming import lacking
-from trellis.health import Health
 from trellis.kube.errors import Call, Forbidden, KubeError, NotFound
 from trellis.kube.rights import MissingRights, Right, missing_right
+from trellis.telemetry.health import Health
 
 ME = "system:serviceaccount:trellis-system:trellis-host-manager"
 

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 
 from host_manager.watches import Watches
 from support.cluster.kube_world import until
-from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import DEPLOYMENTS, NAMESPACES
 from trellis.kube.transport import HttpRequest
 from trellis.telemetry import setup
 from trellis.telemetry.metrics import Metrics
+from trellis_dev.fakes.fake import FakeKube, status_reply
 
 
 @asynccontextmanager

@@ -14,14 +14,14 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from trellis.health import Health
+from trellis.config.errors import SettingsError
 from trellis.kube.access import Access, AccessError, Credentials
 from trellis.kube.client import Kube
 from trellis.kube.errors import Unauthorized, Unavailable
 from trellis.kube.resources import CONFIGMAPS, NODES
 from trellis.kube.transport import HttpTransport
-from trellis.settings_errors import SettingsError
 from trellis.telemetry import setup
+from trellis.telemetry.health import Health
 
 KUBECONFIG = """
 apiVersion: v1

@@ -12,15 +12,15 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from trellis.health import Health
 from trellis.kube.access import CONNECTIONS, Access
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound, Unavailable
-from trellis.kube.fake import FakeKube
 from trellis.kube.resources import CONFIGMAPS, LEASES, NAMESPACES
 from trellis.kube.timings import KubeTimings
 from trellis.telemetry import setup
+from trellis.telemetry.health import Health
 from trellis.telemetry.metrics import Metrics
+from trellis_dev.fakes.fake import FakeKube
 
 PRODUCTION = KubeTimings()
 PRODUCTION = KubeTimings()

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from support.cluster.kube_world import until
-from trellis.breaker import Destruction, Limits, State, close
-from trellis.breaker_record import decode, encode, make_breakers
 from trellis.kube.breaker import HELD, Breaker, Scope
 from trellis.kube.errors import Forbidden, NotLeading, Unavailable
-from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import CONFIGMAPS, EVENTS, NAMESPACES, Manifest
 from trellis.kube.server_clock import ServerClock
 from trellis.kube.timings import BreakerTimings
 from trellis.kube.transport import HttpRequest
 from trellis.kube.unhurried_clock import UnhurriedClock
+from trellis.limits.breaker import Destruction, Limits, State, close
+from trellis.limits.breaker_record import decode, encode, make_breakers
 from trellis.telemetry import Metrics, setup
+from trellis_dev.fakes.fake import FakeKube, status_reply
 
 NS = "trellis-system"
 NAME = "trellis-breaker-node-watcher"

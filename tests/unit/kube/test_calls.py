@@ -31,12 +31,12 @@ from trellis.kube.errors import (
     error_from,
     error_from_event,
 )
-from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.preconditions import only_if
 from trellis.kube.resources import CONFIGMAPS, NODES, PODS, SECRETS
 from trellis.kube.transport import HttpRequest, Reply
 from trellis.telemetry import setup
 from trellis.telemetry.metrics import Metrics
+from trellis_dev.fakes.fake import FakeKube, status_reply
 
 
 @pytest.fixture

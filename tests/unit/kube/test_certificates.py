@@ -12,14 +12,14 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from support.cluster.kube_world import configmap
-from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.errors import Unavailable
 from trellis.kube.resources import CONFIGMAPS, NODES
 from trellis.kube.transport import HttpTransport
-from trellis.localcluster.certs import write_pki
 from trellis.telemetry import setup
+from trellis.telemetry.health import Health
+from trellis_dev.localcluster.certs import write_pki
 
 KUBECONFIG = """
 apiVersion: v1

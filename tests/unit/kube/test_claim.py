@@ -12,11 +12,11 @@ import pytest
 from support.cluster.kube_world import until
 from trellis import names
 from trellis.kube.claim import Claim
-from trellis.kube.fake import FakeKube
 from trellis.kube.resources import LEASES
 from trellis.kube.timings import LeaderTimings
 from trellis.telemetry import setup
 from trellis.telemetry.metrics import Metrics
+from trellis_dev.fakes.fake import FakeKube
 
 QUICK = LeaderTimings(duration=2, renew_deadline=1.5, renew=0.6, retry=0.05, call_timeout=0.3, handover=1)
 

@@ -9,10 +9,10 @@ import pytest
 from support.suite.naming import lacking
 from trellis.kube.discovery import MOST_VERSIONS, Discovery, UnknownKind
 from trellis.kube.errors import Unavailable
-from trellis.kube.fake import FakeKube
 from trellis.kube.resources import JOBS, Resource
 from trellis.kube.timings import DiscoveryTimings
 from trellis.kube.transport import Reply
+from trellis_dev.fakes.fake import FakeKube
 
 TIMINGS = DiscoveryTimings(again=3.0, keep=30.0)
 WIDGETS = Resource("example.com", "v1", "widgets", "Widget", namespaced=True)

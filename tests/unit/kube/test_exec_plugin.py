@@ -15,7 +15,6 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from support.cluster.kube_world import until
-from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.errors import Unavailable
@@ -24,6 +23,7 @@ from trellis.kube.resources import NODES
 from trellis.kube.timings import ConnectionTimings, KubeTimings, PluginTimings
 from trellis.kube.transport import HttpTransport
 from trellis.telemetry import setup
+from trellis.telemetry.health import Health
 
 QUICK = KubeTimings(connection=ConnectionTimings(plugin=PluginTimings(pause=0.3)))
 CAUSE = "no session, log in"

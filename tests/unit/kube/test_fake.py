@@ -6,7 +6,7 @@ import pytest
 
 from support.cluster.kube_behaviour import KubeBehaviour
 from support.cluster.kube_world import ForgetHistory
-from trellis.kube.fake import FakeKube
+from trellis_dev.fakes.fake import FakeKube
 
 
 class TestFakeKube(KubeBehaviour):

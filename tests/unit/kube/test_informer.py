@@ -13,7 +13,6 @@ import pytest
 from support.cluster.kube_world import Watched, configmap, labelled, project, until
 from support.suite.naming import lacking
 from trellis.kube.errors import LONGEST_WAIT
-from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.informer import ChangeKind, Informer
 from trellis.kube.informers import Informers
 from trellis.kube.resources import CONFIGMAPS, Manifest
@@ -21,6 +20,7 @@ from trellis.kube.transport import HttpRequest, Reply
 from trellis.kube.watch_timings import WatchTimings
 from trellis.telemetry import setup
 from trellis.telemetry.metrics import Metrics
+from trellis_dev.fakes.fake import FakeKube, status_reply
 
 QUICK = WatchTimings(backoff_first=0.01, backoff_most=0.05)
 

@@ -9,7 +9,6 @@ import pytest
 
 from support.cluster.kube_world import configmap, until
 from trellis.kube.errors import NotLeading
-from trellis.kube.fake import FakeKube
 from trellis.kube.leader import Leader, StillRunning
 from trellis.kube.lease import new_lease, read_lease, taken
 from trellis.kube.resources import CONFIGMAPS, LEASES, Manifest
@@ -17,6 +16,7 @@ from trellis.kube.timings import LeaderTimings
 from trellis.kube.transport import HttpRequest, Reply
 from trellis.telemetry import setup
 from trellis.telemetry.metrics import Metrics
+from trellis_dev.fakes.fake import FakeKube
 
 QUICK = LeaderTimings(duration=2, renew_deadline=0.6, renew=0.1, retry=0.05, call_timeout=0.3)
 

@@ -10,13 +10,13 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from multidict import CIMultiDict
 
-from trellis.health import Health
 from trellis.kube.access import Access, AccessError, Credentials
 from trellis.kube.calls import Caller
 from trellis.kube.client import Kube
-from trellis.kube.fake_server import FakeApiServer
 from trellis.kube.resources import NODES
 from trellis.telemetry import setup
+from trellis.telemetry.health import Health
+from trellis_dev.fakes.server import FakeApiServer
 
 KUBECONFIG = """
 apiVersion: v1

@@ -7,13 +7,13 @@ from email.utils import formatdate
 
 import pytest
 
-from trellis.health import Health
 from trellis.kube.errors import KubeError
-from trellis.kube.fake import FakeKube
 from trellis.kube.resources import NODES
 from trellis.kube.server_clock import ServerClock
 from trellis.kube.transport import Reply
 from trellis.telemetry import setup
+from trellis.telemetry.health import Health
+from trellis_dev.fakes.fake import FakeKube
 
 TRUE = 1_800_000_000.0
 HOUR = 3600.0

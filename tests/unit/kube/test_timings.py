@@ -7,7 +7,6 @@ from dataclasses import asdict
 from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.claim import Claim
 from trellis.kube.discovery import Discovery
-from trellis.kube.fake import FakeKube
 from trellis.kube.informer import Informer
 from trellis.kube.leader import Leader
 from trellis.kube.recorder import EventRecorder
@@ -22,6 +21,7 @@ from trellis.kube.timings import (
     RefusalTimings,
 )
 from trellis.kube.watch_timings import WatchTimings
+from trellis_dev.fakes.fake import FakeKube
 
 LEADER = {
     "duration": 10,

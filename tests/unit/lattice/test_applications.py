@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from support.lattices.lattice_recordings import messages, replies
 from support.wadm.manifests import capability, link, manifest
-from trellis.lattice.applications import Applications
-from trellis.lattice.manifests import Application, read_application
-from trellis.lattice.models import Model, read_models
+from trellis.lattice.domain.applications import Applications
+from trellis.lattice.domain.manifests import Application, read_application
+from trellis.lattice.domain.models import Model, read_models
 from trellis.lattice.timings import ComparisonTimings
 
 DOUBT = ComparisonTimings().doubt

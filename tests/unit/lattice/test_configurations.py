@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from support.suite.naming import lacking
 from support.wadm.manifests import ANY_HOST, capability, link, manifest
-from trellis.lattice.configurations import read_configuration, read_host_configuration
-from trellis.lattice.manifests import read_application
-from trellis.lattice.reading import LatticeDataError
+from trellis.lattice.domain.manifests import read_application
+from trellis.lattice.domain.reading import LatticeDataError
+from trellis.lattice.wadm.configurations import read_configuration, read_host_configuration
 
 
 def answer(value: object, headers: bytes = b"") -> bytes:

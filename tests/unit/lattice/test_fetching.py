@@ -7,7 +7,8 @@ from typing import Any
 import nats.errors
 import pytest
 
-from trellis.lattice import bucket, forwarder
+from trellis.lattice.follow import forwarder
+from trellis.lattice.storage import bucket
 
 
 class Silent:

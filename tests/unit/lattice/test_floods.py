@@ -11,9 +11,15 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from support.suite.naming import lacking
-from trellis.lattice.flood import Flood
-from trellis.lattice.hearing import ANSWERS_BYTES, BYTES_AT_ONCE, MESSAGES_AT_ONCE, MESSAGES_PER_SECOND, Answers
-from trellis.lattice.hosts import Host, Hosts, Presence
+from trellis.lattice.connection.flood import Flood
+from trellis.lattice.connection.hearing import (
+    ANSWERS_BYTES,
+    BYTES_AT_ONCE,
+    MESSAGES_AT_ONCE,
+    MESSAGES_PER_SECOND,
+    Answers,
+)
+from trellis.lattice.domain.hosts import Host, Hosts, Presence
 from trellis.lattice.timings import FloodTimings, LinkTimings
 from unit.lattice.test_lying_servers import Liar, met, until
 
@@ -68,7 +74,7 @@ async def test_a_link_that_was_flooded_is_there_again_later() -> None:
 
 async def test_what_waits_unread_is_bounded_and_ends_the_connection_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """As when the loop has something else to do: the library keeps what it cannot hand over."""
-    monkeypatch.setattr("trellis.lattice.hearing.PENDING_MESSAGES", 50)
+    monkeypatch.setattr("trellis.lattice.connection.hearing.PENDING_MESSAGES", 50)
     async with met(Liar(SMALL * 1000, 1)) as link:
         await link.listen("loud", lambda *_: None)
         await until(lambda: lacking(link.why, "loud") == [])
@@ -86,7 +92,7 @@ def test_each_flood_is_followed_by_a_longer_pause_up_to_a_bound_and_a_calm_one_b
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr("trellis.lattice.flood.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("trellis.lattice.connection.flood.time.monotonic", lambda: now[0])
     flood, pauses = Flood(), []
     for _ in range(6):
         flood.watch()

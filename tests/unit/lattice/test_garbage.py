@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.lattice.hosts import LABELS_KEPT, TEXT_KEPT, UNITS_KEPT, Host, Hosts, read_host
-from trellis.lattice.models import read_models
-from trellis.lattice.reading import LatticeDataError, host_data, read_event
+from trellis.lattice.domain.hosts import LABELS_KEPT, TEXT_KEPT, UNITS_KEPT, Host, Hosts, read_host
+from trellis.lattice.domain.models import read_models
+from trellis.lattice.domain.reading import LatticeDataError, host_data, read_event
 
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
@@ -88,7 +88,7 @@ def test_of_a_heartbeat_of_many_kib_no_more_is_kept_than_anybody_needs() -> None
 
 
 def test_hosts_that_say_too_much_together_are_left_out_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trellis.lattice.hosts.MAX_CHARACTERS", 1000)
+    monkeypatch.setattr("trellis.lattice.domain.hosts.MAX_CHARACTERS", 1000)
     hosts = Hosts()
     assert hosts.heard(Host("N1", labels={"a": "x" * 600}), 1.0)
     assert not hosts.heard(Host("N2", labels={"a": "x" * 600}), 1.0)

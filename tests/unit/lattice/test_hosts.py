@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from support.lattices.lattice_recordings import messages
-from trellis.lattice.hosts import MAX_HOSTS, Host, Hosts, Presence, presence_of, read_host
-from trellis.lattice.reading import LatticeDataError, host_data, read_event, said_at
+from trellis.lattice.domain.hosts import MAX_HOSTS, Host, Hosts, Presence, presence_of, read_host
+from trellis.lattice.domain.reading import LatticeDataError, host_data, read_event, said_at
 from trellis.lattice.timings import LatticeTimings
 
 RECORDED = [message["data"]["data"] for message in messages("host_heartbeat")]

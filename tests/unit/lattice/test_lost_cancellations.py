@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from trellis.lattice.address import LinkAddress
-from trellis.lattice.link import Link
+from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.connection.link import Link
 
 _SECONDS = 5.0
 

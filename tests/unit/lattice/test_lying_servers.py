@@ -13,9 +13,9 @@ import nats.errors
 import pytest
 from nats.aio.client import Srv
 
-from trellis.lattice.address import LinkAddress
-from trellis.lattice.client import LARGEST, LONGEST
-from trellis.lattice.link import Link
+from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.connection.client import LARGEST, LONGEST
+from trellis.lattice.connection.link import Link
 from trellis.lattice.timings import LinkTimings
 
 INFO: dict[str, Any] = {"server_id": "N", "version": "2.11.0", "max_payload": 1_048_576, "headers": True, "proto": 1}

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from support.lattices.lattice_recordings import messages, replies
 from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from trellis import names
-from trellis.lattice.addresses import AddressError, Family, ListenAddress, read_address
-from trellis.lattice.manifests import Listener, Protocol, read_application
-from trellis.lattice.oam import ManifestError
+from trellis.lattice.domain.addresses import AddressError, Family, ListenAddress, read_address
+from trellis.lattice.domain.manifests import Listener, Protocol, read_application
+from trellis.lattice.domain.oam import ManifestError
 
 
 def spread(*requirements: dict[str, str], kind: str = "spreadscaler") -> dict[str, Any]:

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from support.lattices.lattice_recordings import replies
-from trellis.lattice.models import MODELS_MOST, read_models, read_statuses
-from trellis.lattice.reading import LatticeDataError
+from trellis.lattice.domain.models import MODELS_MOST, read_models, read_statuses
+from trellis.lattice.domain.reading import LatticeDataError
 
 
 def test_the_recorded_lists_are_read() -> None:

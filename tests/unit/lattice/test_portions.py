@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.lattice.bucket import list_keys
+from trellis.lattice.storage.bucket import list_keys
 
 NAMES = st.text(alphabet="ab-", min_size=1, max_size=6)
 

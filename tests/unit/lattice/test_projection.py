@@ -12,8 +12,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.lattice.oam import ManifestError
-from trellis.lattice.projection import Projection, project
+from trellis.lattice.domain.oam import ManifestError
+from trellis.lattice.domain.projection import Projection, project
 
 DATA = Path(__file__).parents[2] / "data/lattice/wadm-replies.jsonl"
 EXCHANGES = [json.loads(line) for line in DATA.read_text().splitlines()]

@@ -6,8 +6,8 @@ from typing import cast
 
 import pytest
 
-from trellis.bus.user_client import UserClient
-from trellis.lattice.questions import AnswerLost, Question
+from trellis.bus.connection.user_client import UserClient
+from trellis.lattice.connection.questions import AnswerLost, Question
 
 
 class Client:

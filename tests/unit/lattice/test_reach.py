@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from trellis.lattice.addresses import Family
-from trellis.lattice.manifests import Listener, Protocol
-from trellis.lattice.reach import read_reach, write_reach
+from trellis.lattice.domain.addresses import Family
+from trellis.lattice.domain.manifests import Listener, Protocol
+from trellis.lattice.domain.reach import read_reach, write_reach
 
 ONE = Listener("http", 8080, Protocol.HTTP, Family.ANY, ((("zone", "a"),),), ("p",))
 

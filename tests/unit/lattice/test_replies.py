@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.lattices.lattice_recordings import replies
-from trellis.lattice.reading import LatticeDataError
-from trellis.lattice.replies import (
+from trellis.lattice.domain.reading import LatticeDataError
+from trellis.lattice.domain.replies import (
     MESSAGE_KEPT,
     Put,
     Refusal,

@@ -11,14 +11,14 @@ from typing import Any, cast
 import pytest
 
 from support.nats.buses import eventually
-from trellis.lattice import statuses
-from trellis.lattice.answering import Answering
-from trellis.lattice.link import Heard, Link, LinkAwayError, SilenceError
-from trellis.lattice.replies import Refusal, Status, WadmRefusedError
-from trellis.lattice.statuses import Statuses
-from trellis.lattice.store import StoredModel
+from trellis.lattice.connection.link import Heard, Link, LinkAwayError, SilenceError
+from trellis.lattice.domain.replies import Refusal, Status, WadmRefusedError
+from trellis.lattice.domain.store import StoredModel
 from trellis.lattice.timings import AnsweringTimings, LatticeTimings, StatusTimings
-from trellis.lattice.wadm import Wadm
+from trellis.lattice.wadm import statuses
+from trellis.lattice.wadm.answering import Answering
+from trellis.lattice.wadm.client import Wadm
+from trellis.lattice.wadm.statuses import Statuses
 
 ONE, OTHER = {"components": [{"name": "one"}]}, {"components": [{"name": "other"}]}
 HURRIED = AnsweringTimings(every=0.01, again=0.01)

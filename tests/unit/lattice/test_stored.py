@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.lattice.digests import Digests, digest_of
-from trellis.lattice.reading import LatticeDataError
-from trellis.lattice.store import Proof, StoredModel
-from trellis.lattice.stored import VERSIONS_KEPT, Entry, Stored, TooManyError
+from trellis.lattice.domain.digests import Digests, digest_of
+from trellis.lattice.domain.reading import LatticeDataError
+from trellis.lattice.domain.store import Proof, StoredModel
+from trellis.lattice.domain.stored import VERSIONS_KEPT, Entry, Stored, TooManyError
 
 
 def model(name: str, *versions: str, deployed: str | None = None) -> bytes:
@@ -290,7 +290,7 @@ def test_a_digest_is_computed_anew_only_for_other_content(monkeypatch: pytest.Mo
         computed.append(manifest)
         return digest_of(manifest)
 
-    monkeypatch.setattr("trellis.lattice.digests.digest_of", counting)
+    monkeypatch.setattr("trellis.lattice.domain.digests.digest_of", counting)
     digests = Digests()
 
     def stored(text: str) -> StoredModel:
@@ -319,7 +319,7 @@ def test_a_digest_is_computed_anew_only_for_other_content(monkeypatch: pytest.Mo
 def test_a_lattice_with_more_than_is_kept_is_not_known_at_every_pass_until_it_has_less(
     monkeypatch: pytest.MonkeyPatch, bound: str, most: int, entries: list[tuple[str, bytes | None]]
 ) -> None:
-    monkeypatch.setattr(f"trellis.lattice.stored.{bound}", most)
+    monkeypatch.setattr(f"trellis.lattice.domain.stored.{bound}", most)
     bucket = Bucket()
     bucket.again("first", *entries)
     for _ in range(3):
@@ -335,8 +335,8 @@ def test_a_lattice_with_more_than_is_kept_is_not_known_at_every_pass_until_it_ha
 def test_what_is_deleted_or_is_of_another_lattice_takes_no_room_of_applications(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trellis.lattice.stored.MODELS_MOST", 1)
-    monkeypatch.setattr("trellis.lattice.stored.BYTES_MOST", len(model("kept")))
+    monkeypatch.setattr("trellis.lattice.domain.stored.MODELS_MOST", 1)
+    monkeypatch.setattr("trellis.lattice.domain.stored.BYTES_MOST", len(model("kept")))
     bucket = Bucket()
     for number in range(5):
         bucket.take(f"l-{number}", None)

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from support.lattices.lattice_recordings import everything, messages
-from trellis.lattice.address import LatticeAddress, LinkAddress
-from trellis.lattice.subjects import (
+from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.domain.subjects import (
     SubjectError,
     copied_event,
     event_of,

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.lattice.address import LatticeAddress, LinkAddress
-from trellis.lattice.models import read_statuses
-from trellis.lattice.reading import LatticeDataError
-from trellis.lattice.replies import UNDEPLOYED, Scaler, Status
-from trellis.lattice.store import Proof
-from trellis.lattice.stored import Entry, Stored
-from trellis.lattice.subjects import (
+from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.domain.models import read_statuses
+from trellis.lattice.domain.reading import LatticeDataError
+from trellis.lattice.domain.replies import UNDEPLOYED, Scaler, Status
+from trellis.lattice.domain.store import Proof
+from trellis.lattice.domain.stored import Entry, Stored
+from trellis.lattice.domain.subjects import (
     account_of,
     configuration_ask_subject,
     copied_event,

@@ -13,10 +13,10 @@ from typing import Any, cast
 
 import pytest
 
-from trellis.bus.user_client import UserClient
-from trellis.lattice.address import LinkAddress
-from trellis.lattice.tls import CertificateError, client_context
-from trellis.localcluster.certs import KUBELET_CLIENT, write_pki
+from trellis.bus.connection.user_client import UserClient
+from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.connection.tls import CertificateError, client_context
+from trellis_dev.localcluster.certs import KUBELET_CLIENT, write_pki
 
 
 @pytest.fixture

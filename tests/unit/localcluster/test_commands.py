@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from trellis.localcluster.commands import command
-from trellis.localcluster.paths import Layout
+from trellis_dev.localcluster.commands import command
+from trellis_dev.localcluster.paths import Layout
 
 _LAYOUT = Layout(Path("/x"))
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from trellis.localcluster import lattice_servers
-from trellis.localcluster.building import How, LoggedBuild
-from trellis.localcluster.errors import AbortedError, ToolError
-from trellis.localcluster.progress import Quiet
+from trellis_dev.localcluster import lattice_servers
+from trellis_dev.localcluster.building import How, LoggedBuild
+from trellis_dev.localcluster.errors import AbortedError, ToolError
+from trellis_dev.localcluster.progress import Quiet
 
 SOURCE = 'source = "registry+that of this machine"'
 CARGO = f"""#!/bin/sh

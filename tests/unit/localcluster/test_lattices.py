@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from support.suite.naming import lacking
-from trellis.localcluster import lattice_servers
-from trellis.localcluster.commands import LEAFNODES, command
-from trellis.localcluster.errors import ToolError
-from trellis.localcluster.nats_requests import request
-from trellis.localcluster.paths import Layout
+from trellis_dev.localcluster import lattice_servers
+from trellis_dev.localcluster.commands import LEAFNODES, command
+from trellis_dev.localcluster.errors import ToolError
+from trellis_dev.localcluster.nats_requests import request
+from trellis_dev.localcluster.paths import Layout
 
 INFO = b'INFO {"server_id":"x"}\r\n'
 

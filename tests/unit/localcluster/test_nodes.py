@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from trellis.localcluster.api import Api
-from trellis.localcluster.certs import write_pki
-from trellis.localcluster.nodes import create_nodes
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.certs import write_pki
+from trellis_dev.localcluster.nodes import create_nodes
 
 _DEADLINE = 20.0
 

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 from opentelemetry.trace import SpanKind, StatusCode
 
-from trellis.localcluster.otlp import OtlpReceiver
+from trellis_dev.localcluster.otlp import OtlpReceiver
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from trellis.localcluster import page
-from trellis.localcluster.building import How
-from trellis.localcluster.errors import ToolError
-from trellis.localcluster.progress import Quiet
+from trellis_dev.localcluster import page
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.errors import ToolError
+from trellis_dev.localcluster.progress import Quiet
 
 HOW = How(Quiet(), threading.Event())
 

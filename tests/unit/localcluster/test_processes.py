@@ -9,9 +9,9 @@ from pathlib import Path
 
 import psutil
 
-from trellis.localcluster.guard import guard
-from trellis.localcluster.processes import ProcessRecord, alive, children, end, spawn, wait_gone
-from trellis.localcluster.supervisor import marked, sweep
+from trellis_dev.localcluster.guard import guard
+from trellis_dev.localcluster.processes import ProcessRecord, alive, children, end, spawn, wait_gone
+from trellis_dev.localcluster.supervisor import marked, sweep
 
 
 def open_files(record: ProcessRecord) -> set[str]:

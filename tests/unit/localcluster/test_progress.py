@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from trellis.localcluster.errors import AbortedError, ToolError
-from trellis.localcluster.progress import Lines, Live, stepping
+from trellis_dev.localcluster.errors import AbortedError, ToolError
+from trellis_dev.localcluster.progress import Lines, Live, stepping
 
 STEP = "build kubernetes 1.36.3"
 

@@ -15,18 +15,19 @@ from typer.testing import CliRunner
 
 from support.secrets import secrets_client
 from support.suite.naming import lacking
-from trellis.localcluster import cgroups, requirements, supervisor, tools, wasmshim
-from trellis.localcluster.certs import SERVICE_RANGE, read_token, write_pki
-from trellis.localcluster.commands import command
-from trellis.localcluster.coredns import DNS_ADDRESS, coredns_objects
-from trellis.localcluster.errors import StartError, ToolError
-from trellis.localcluster.node_images import PAUSE
-from trellis.localcluster.ociarchive import Image, write_image
-from trellis.localcluster.paths import Layout
-from trellis.localcluster.realnode_network import Addresses
-from trellis.localcluster.realnode_root import containerd_2, containerd_16, write_lower, write_upper
-from trellis.localcluster.state import NODE_NAMES
-from trellis_bundle import dev, dev_local
+from trellis_dev.commands import dev
+from trellis_dev.commands import local as dev_local
+from trellis_dev.localcluster import cgroups, requirements, supervisor, tools, wasmshim
+from trellis_dev.localcluster.certs import SERVICE_RANGE, read_token, write_pki
+from trellis_dev.localcluster.commands import command
+from trellis_dev.localcluster.coredns import DNS_ADDRESS, coredns_objects
+from trellis_dev.localcluster.errors import StartError, ToolError
+from trellis_dev.localcluster.node_images import PAUSE
+from trellis_dev.localcluster.ociarchive import Image, write_image
+from trellis_dev.localcluster.paths import Layout
+from trellis_dev.localcluster.realnode_network import Addresses
+from trellis_dev.localcluster.realnode_root import containerd_2, containerd_16, write_lower, write_upper
+from trellis_dev.localcluster.state import NODE_NAMES
 
 PACKAGE = Path(supervisor.__file__).parent
 PROJECTS = (PACKAGE / "shim", PACKAGE / "wasmcloud", Path(secrets_client.__file__).with_suffix(""))

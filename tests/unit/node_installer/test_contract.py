@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.install_results import (
+from trellis.installer_api.result import (
     TERMINATION_MESSAGE_BYTES,
     EndedProcess,
     FailureReason,
@@ -22,7 +22,7 @@ from trellis.install_results import (
     ShimResult,
     parse_result,
 )
-from trellis.installing import InstallSpec, SpecError, parse_spec, removal_of, shim_owner
+from trellis.installer_api.spec import InstallSpec, SpecError, parse_spec, removal_of, shim_owner
 
 ROOT = Path(__file__).parents[3]
 SHIM: dict[str, Any] = {

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from node_installer import processes
-from node_installer.actions import RestartRuntime
-from node_installer.inspection import Inspection
+from node_installer.domain.actions import RestartRuntime
+from node_installer.domain.inspection import Inspection
+from node_installer.node import processes
 from node_installer.timings import EndingTimings, Timings
 from support.suite.naming import lacking
-from trellis.install_results import FailureReason, InstallResult, Outcome
+from trellis.installer_api.result import FailureReason, InstallResult, Outcome
 from unit.node_installer.world import World, a_wish, a_world
 
 SHIM = "opt/trellis/bin/containerd-shim-spin"

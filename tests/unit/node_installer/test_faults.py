@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from node_installer import disk as disk_module
-from node_installer.disk import Disk
-from node_installer.inspection import Layout
-from node_installer.state import Phase, parse_journal
-from trellis.install_results import FailureReason, InstallResult, Outcome
+from node_installer.domain.inspection import Layout
+from node_installer.domain.state import Phase, parse_journal
+from node_installer.node import disk as disk_module
+from node_installer.node.disk import Disk
+from trellis.installer_api.result import FailureReason, InstallResult, Outcome
 from unit.node_installer.world import Killed, World, a_shim, a_wish, a_world, snapshot
 
 WRITES = (
@@ -388,7 +388,7 @@ def test_the_process_itself_killed_leaves_a_node_that_the_next_one_finishes(tmp_
         "from pathlib import Path\n"
         "from unit.node_installer.test_faults import install\n"
         "from unit.node_installer.world import FakeRuntime, World\n"
-        "from node_installer.disk import Disk\n"
+        "from node_installer.node.disk import Disk\n"
         "class Deadly(FakeRuntime):\n"
         "    def restart(self, found, wanted):\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fuzz.limits import bounded
-from node_installer import globs
+from node_installer.containerd import globs
 
 
 @pytest.mark.parametrize(

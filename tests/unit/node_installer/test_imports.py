@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from node_installer import globs
+from node_installer.containerd import globs
+from node_installer.domain.target import imported_name
 from node_installer.gather import inspect
-from node_installer.target import imported_name
-from trellis.install_results import FailureReason, Outcome
+from trellis.installer_api.result import FailureReason, Outcome
 from unit.node_installer.world import World, a_wish, a_world, snapshot
 
 CRI = "io.containerd.grpc.v1.cri"

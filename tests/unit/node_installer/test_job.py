@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
+from node_installer.fetch.web import basic
 from node_installer.settings import read_settings
-from node_installer.web import basic
-from provisioner.resources import Task, make_installer_job
+from provisioner.domain.resources import Task, make_installer_job
 from provisioner.settings import Settings
 from support.suite.job_container import CannotStartError, Kubelet
-from trellis.install_results import FailureReason, InstallResult
-from trellis.installing import InstallSpec
-from trellis.provisioning import Target
-from trellis.shims import view_shim, wish_for
-from trellis.testing.builders import DIGEST, a_node
+from trellis.installer_api.result import FailureReason, InstallResult
+from trellis.installer_api.spec import InstallSpec
+from trellis.provisioning.shims import view_shim, wish_for
+from trellis.provisioning.views import Target
+from trellis_dev.testing.builders import DIGEST, a_node
 from unit.node_installer.servers import Answer, Registry, Server, certificates, serving
 from unit.node_installer.world import ARCH, World, a_shim, a_world, snapshot
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from node_installer import config, toml_tables
-from node_installer.entries import Entry
-from trellis.install_results import FailureReason, Outcome
+from node_installer.containerd import config, toml_tables
+from node_installer.containerd.entries import Entry
+from trellis.installer_api.result import FailureReason, Outcome
 from unit.node_installer.world import World, a_wish, a_world
 
 SPIN = [Entry("spin", "/opt/trellis/bin/containerd-shim-spin")]

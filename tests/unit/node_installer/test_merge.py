@@ -11,9 +11,9 @@ import tomlkit
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from node_installer import config, toml_tables, toml_text
-from node_installer.entries import Entry, option_value, render
-from node_installer.errors import InstallError
+from node_installer.containerd import config, toml_tables, toml_text
+from node_installer.containerd.entries import Entry, option_value, render
+from node_installer.domain.errors import InstallError
 
 KEYS = st.text("abcXYZ019_-.é \"'[]#", min_size=1, max_size=8)
 SCALARS = (

@@ -17,18 +17,18 @@ from typing import Any
 
 import pytest
 
-from node_installer import cri
-from node_installer.actions import Reason, RestartRuntime
-from node_installer.commands import TIMED_OUT, Answer, on_node
-from node_installer.disk import Disk
-from node_installer.errors import InstallError
+from node_installer.domain.actions import Reason, RestartRuntime
+from node_installer.domain.errors import InstallError
+from node_installer.domain.inspection import Live
 from node_installer.gather import find_preset, inspect
-from node_installer.inspection import Live
-from node_installer.runtime import NodeRuntime
+from node_installer.node import cri
+from node_installer.node.commands import TIMED_OUT, Answer, on_node
+from node_installer.node.disk import Disk
+from node_installer.node.runtime import NodeRuntime
 from node_installer.spans import Tracer
 from node_installer.timings import RuntimeTimings
 from node_installer.verify import prove
-from trellis.install_results import FailureReason, Outcome, parse_result
+from trellis.installer_api.result import FailureReason, Outcome, parse_result
 from unit.node_installer.servers import Answer as WebAnswer
 from unit.node_installer.servers import serving
 from unit.node_installer.world import World, a_shim, a_spec, a_wish, a_world, snapshot

@@ -6,10 +6,10 @@ import tomllib
 
 import pytest
 
-from node_installer import config
-from node_installer.entries import Entry, option_value
-from node_installer.errors import InstallError
-from trellis.install_results import FailureReason
+from node_installer.containerd import config
+from node_installer.containerd.entries import Entry, option_value
+from node_installer.domain.errors import InstallError
+from trellis.installer_api.result import FailureReason
 
 DEEP = "[" * 3000 + "]" * 3000
 TEXTS = ["nan", "inf", "-inf", "1e400", "9" * 30, "-9223372036854775809", "9" * 5000, DEEP, "[9223372036854775808]"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from node_installer import config
-from trellis.install_results import FailureReason, Outcome
+from node_installer.containerd import config
+from trellis.installer_api.result import FailureReason, Outcome
 from unit.node_installer.world import World, a_shim, a_wish, a_world, sha256, snapshot
 
 CRI = "io.containerd.grpc.v1.cri"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from node_installer.errors import InstallError
-from node_installer.stage import source_of
-from trellis.install_results import FailureReason
-from trellis.installing import ShimWish, Source
-from trellis.shims import Refusal, wish_for
-from trellis.testing.builders import a_shim
+from node_installer.domain.errors import InstallError
+from node_installer.fetch.stage import source_of
+from trellis.installer_api.result import FailureReason
+from trellis.installer_api.spec import ShimWish, Source
+from trellis.provisioning.shims import Refusal, wish_for
+from trellis_dev.testing.builders import a_shim
 
 SUM = "ab" * 32
 BY_DIGEST = f"oci://registry.example/team/shim@sha256:{SUM}"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from node_installer.domain.presets import PRESETS
 from node_installer.gather import inspect
-from node_installer.presets import PRESETS
-from trellis.install_results import FailureReason, Outcome
+from trellis.installer_api.result import FailureReason, Outcome
 from unit.node_installer.world import DATA, World, a_wish, a_world, snapshot
 
 REFUSED = ("talos", "bottlerocket", "cri-o")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from node_installer import refusal
 from node_installer.command_line import exit_code
-from node_installer.commands import Answer
-from trellis.install_results import FailureReason, InstallResult, Outcome
+from node_installer.domain import refusal
+from node_installer.node.commands import Answer
+from trellis.installer_api.result import FailureReason, InstallResult, Outcome
 from unit.node_installer.world import Killed, World, a_shim, a_spec, a_wish, a_world, snapshot
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from controller_host import references
-from node_installer.errors import InstallError
-from node_installer.oci import Registry, parse_reference
-from node_installer.web import Response, Web
-from trellis.install_results import FailureReason
+from controller_host.domain import references
+from node_installer.domain.errors import InstallError
+from node_installer.fetch.oci import Registry, parse_reference
+from node_installer.fetch.web import Response, Web
+from trellis.installer_api.result import FailureReason
 
 SHIM = b"\x7fELF"
 DIGEST = f"sha256:{hashlib.sha256(SHIM).hexdigest()}"

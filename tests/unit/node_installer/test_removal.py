@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support.suite.naming import lacking
-from trellis.install_results import FailureReason, InstallResult, Outcome
+from trellis.installer_api.result import FailureReason, InstallResult, Outcome
 from unit.node_installer.test_owners import CRI, kwasm_on, rcm_on
 from unit.node_installer.world import World, a_shim, a_wish, a_world, snapshot
 

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from backports import zstd
 
-from node_installer import archive
-from node_installer.errors import InstallError
-from node_installer.oci import credentials_for
-from node_installer.web import Web
-from trellis.install_results import PERMANENT, FailureReason, InstallResult
+from node_installer.domain.errors import InstallError
+from node_installer.fetch import archive
+from node_installer.fetch.oci import credentials_for
+from node_installer.fetch.web import Web
+from trellis.installer_api.result import PERMANENT, FailureReason, InstallResult
 from unit.node_installer.servers import Answer, Registry, certificates, serving
 from unit.node_installer.world import ARCH, World, a_shim, a_spec, a_wish, a_world, sha256, snapshot
 

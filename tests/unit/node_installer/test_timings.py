@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from node_installer.fetch.web import Web
 from node_installer.spans import Tracer
 from node_installer.timings import Timings
-from node_installer.web import Web
 
 
 def test_the_production_timings_are_these() -> None:

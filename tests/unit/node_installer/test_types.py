@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from node_installer.errors import InstallError
-from node_installer.refusal import parse_refusal
-from node_installer.state import Journal, Phase, ShimState, State, parse_journal, parse_state
+from node_installer.domain.errors import InstallError
+from node_installer.domain.refusal import parse_refusal
+from node_installer.domain.state import Journal, Phase, ShimState, State, parse_journal, parse_state
 from support.secrets.secret_requests import changed
-from trellis.install_results import FailureReason, InstallResult, Outcome, ShimResult, parse_result
-from trellis.installing import SpecError, parse_spec
+from trellis.installer_api.result import FailureReason, InstallResult, Outcome, ShimResult, parse_result
+from trellis.installer_api.spec import SpecError, parse_spec
 
 RESULT = InstallResult("install", Outcome.FAILED, FailureReason.LOCKED, "m", shims=(ShimResult("spin", verified=True),))
 STATE = State({"spin": ShimState("spin", "/x", "ab", "d", ("o",), {"A": "1"})}, {}, ("/opt",), ("/old",))

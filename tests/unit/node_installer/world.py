@@ -15,24 +15,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from node_installer import config
-from node_installer.actions import RestartRuntime
-from node_installer.commands import Answer
-from node_installer.disk import Disk
-from node_installer.errors import InstallError
-from node_installer.facts import facts_of
+from node_installer.containerd import config
+from node_installer.domain.actions import RestartRuntime
+from node_installer.domain.errors import InstallError
+from node_installer.domain.inspection import Inspection, Live
+from node_installer.domain.presets import Style
+from node_installer.domain.refusal import PATH as REFUSED
 from node_installer.gather import find_preset
-from node_installer.inspection import Inspection, Live
+from node_installer.node.commands import Answer
+from node_installer.node.disk import Disk
+from node_installer.node.facts import facts_of
+from node_installer.node.runtime import agrees
 from node_installer.operations import Node, perform
-from node_installer.presets import Style
-from node_installer.refusal import PATH as REFUSED
-from node_installer.runtime import agrees
 from node_installer.session import Session
 from node_installer.settings import Settings
 from node_installer.spans import Tracer
 from node_installer.timings import Timings
-from trellis.install_results import FailureReason, InstallResult
-from trellis.installing import ARCHITECTURES
+from trellis.installer_api.result import FailureReason, InstallResult
+from trellis.installer_api.spec import ARCHITECTURES
 
 DATA = Path(__file__).parents[2] / "data" / "node_installer"
 ARCH = ARCHITECTURES[platform.machine()]

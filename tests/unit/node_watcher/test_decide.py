@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from node_watcher.actions import Action, Destroy, PatchNode, Reason, RecordEvent, Said, SayFact, Snapshot
-from node_watcher.decide import decide
+from node_watcher.domain.actions import Action, Destroy, PatchNode, Reason, RecordEvent, Said, SayFact, Snapshot
+from node_watcher.domain.decide import decide
 from trellis import names
 from trellis.events.node import NodeOptedIn
-from trellis.provisioning import JobState, JobView, NodeView, Target, encode_digests
-from trellis.shims import ShimView
-from trellis.targets import wanted_on
-from trellis.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, a_shim, failed, opted_in, proved
+from trellis.provisioning.shims import ShimView
+from trellis.provisioning.targets import wanted_on
+from trellis.provisioning.views import JobState, JobView, NodeView, Target, encode_digests
+from trellis_dev.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, a_shim, failed, opted_in, proved
 
 
 def deciding(

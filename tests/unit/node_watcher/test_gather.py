@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from node_watcher.actions import Said
+from node_watcher.domain.actions import Said
 from node_watcher.gather import World, said_after
-from trellis.deletions import Deletions
 from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
-from trellis.kube.fake import FakeKube
+from trellis.kube.mass_deletions import Deletions
 from trellis.kube.resources import SHIMS
-from trellis.shim_marks import ShimMarks
+from trellis.provisioning.shim_marks import ShimMarks
+from trellis_dev.fakes.fake import FakeKube
 
 ABOUT = {"name": "n1", "uid": "u1", "resource_version": "5"}
 OPTED_IN = NodeOptedIn(**ABOUT, architecture="amd64", operating_system="linux", runtime_version="", by="Annotation")

@@ -13,15 +13,15 @@ from node_watcher.apply import Effects
 from node_watcher.gather import World
 from support.nodes.withdrawals import Holding
 from trellis import names
-from trellis.deletions import Deletions
-from trellis.kube.fake import FakeKube
+from trellis.config.timings import DeletionTimings
+from trellis.kube.mass_deletions import Deletions
 from trellis.kube.resources import SHIMS
-from trellis.provisioning import Target, encode_digests
-from trellis.shim_marks import ShimMarks
-from trellis.shims import ShimView
+from trellis.provisioning.shim_marks import ShimMarks
+from trellis.provisioning.shims import ShimView
+from trellis.provisioning.views import Target, encode_digests
 from trellis.telemetry import Metrics, setup
-from trellis.testing.builders import a_node, a_shim, proved
-from trellis.timings import DeletionTimings
+from trellis_dev.fakes.fake import FakeKube
+from trellis_dev.testing.builders import a_node, a_shim, proved
 
 SPIN, OTHER = a_shim(), a_shim("other")
 DIGESTS = {"spin": "1"}

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from node_watcher.actions import Action, Destroy, PatchNode, Reason, RecordEvent, Said, Snapshot
-from node_watcher.decide import decide
+from node_watcher.domain.actions import Action, Destroy, PatchNode, Reason, RecordEvent, Said, Snapshot
+from node_watcher.domain.decide import decide
 from trellis import names
 from trellis.events.node import NodeReady
-from trellis.provisioning import KWASM, UNDO, JobState, JobView, NodeView, Target, encode_digests
-from trellis.shims import ShimView
-from trellis.targets import wanted_on
-from trellis.testing.builders import a_job, a_node, a_shim, opted_in, proved
+from trellis.provisioning.shims import ShimView
+from trellis.provisioning.targets import wanted_on
+from trellis.provisioning.views import KWASM, UNDO, JobState, JobView, NodeView, Target, encode_digests
+from trellis_dev.testing.builders import a_job, a_node, a_shim, opted_in, proved
 
 SPIN, SLIGHT = a_shim(), a_shim("slight")
 IN = Said("uid-node-1", opted_in=True)

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from node_watcher.actions import Action, PatchNode, Reason, Said, Snapshot
-from node_watcher.decide import decide
-from node_watcher.shims import proof_by_now
+from node_watcher.domain.actions import Action, PatchNode, Reason, Said, Snapshot
+from node_watcher.domain.decide import decide
+from node_watcher.domain.shims import proof_by_now
 from support.suite.naming import lacking
 from trellis import names
-from trellis.node_and_job import view_node
-from trellis.provisioning import (
+from trellis.provisioning.nodes_and_jobs import view_node
+from trellis.provisioning.shims import ShimView, Taint
+from trellis.provisioning.targets import wanted_on
+from trellis.provisioning.views import (
     KWASM,
     JobState,
     JobView,
@@ -24,9 +26,7 @@ from trellis.provisioning import (
     encode_digests,
     installed_on,
 )
-from trellis.shims import ShimView, Taint
-from trellis.targets import wanted_on
-from trellis.testing.builders import DIGEST, a_job, a_node, a_shim, opted_in, proved
+from trellis_dev.testing.builders import DIGEST, a_job, a_node, a_shim, opted_in, proved
 
 TAINT = NodeTaint("example.com/starting", "NoSchedule", "true")
 OTHERS = (

@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from node_watcher.actions import Destroy, PatchNode, Reason, RecordEvent, Said, Snapshot
-from node_watcher.decide import decide
+from node_watcher.domain.actions import Destroy, PatchNode, Reason, RecordEvent, Said, Snapshot
+from node_watcher.domain.decide import decide
 from node_watcher.gather import World
 from trellis import names
-from trellis.deletions import STANDS, Deletions
-from trellis.kube.fake import FakeKube
+from trellis.config.timings import DeletionTimings
+from trellis.kube.mass_deletions import STANDS, Deletions
 from trellis.kube.resources import SHIMS
-from trellis.provisioning import KWASM, JobState, NodeView, Target, encode_digests
-from trellis.shim_marks import ShimMarks
-from trellis.shims import ShimView
-from trellis.testing.builders import a_job, a_node, a_shim, opted_in, proved
-from trellis.timings import DeletionTimings
+from trellis.provisioning.shim_marks import ShimMarks
+from trellis.provisioning.shims import ShimView
+from trellis.provisioning.views import KWASM, JobState, NodeView, Target, encode_digests
+from trellis_dev.fakes.fake import FakeKube
+from trellis_dev.testing.builders import a_job, a_node, a_shim, opted_in, proved
 
 SPIN = a_shim()
 TIMINGS = DeletionTimings(settle=2.0, grace=300.0)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from node_watcher.actions import Action, Destroy, PatchNode, Reason, RecordEvent, Said, Snapshot
-from node_watcher.decide import decide
+from node_watcher.domain.actions import Action, Destroy, PatchNode, Reason, RecordEvent, Said, Snapshot
+from node_watcher.domain.decide import decide
 from trellis import names
-from trellis.provisioning import JobState, JobView, NodeView, Target, encode_digests
-from trellis.testing.builders import a_job, a_node, proved
+from trellis.provisioning.views import JobState, JobView, NodeView, Target, encode_digests
+from trellis_dev.testing.builders import a_job, a_node, proved
 
 WANTED = frozenset({"spin", "slight"})
 HANDLERS = {"spin": "spin-v2", "slight": "slight-v1"}

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from provisioner.admitted import Changed, differences, is_usable
-from provisioner.resources import Installer, Task, make_installer_job
+from provisioner.domain.resources import Installer, Task, make_installer_job
 from trellis import names
-from trellis.installing import InstallSpec
-from trellis.provisioning import Target
-from trellis.testing.builders import a_node
+from trellis.installer_api.spec import InstallSpec
+from trellis.provisioning.views import Target
+from trellis_dev.testing.builders import a_node
 
 INSTALLER = Installer("i:1", "own:1", "IfNotPresent", None, "ns", 600, 0, "10m", "64Mi", "installer")
 SPEC = InstallSpec((), require_checksum=True, allow_http=False)

@@ -11,14 +11,14 @@ from typing import cast
 
 import pytest
 
-from provisioner.actions import CreateJob, DeleteJob, User
 from provisioner.apply import Effects
 from provisioner.canary_apply import ProofEffects
-from provisioner.decide import decide
-from provisioner.doubts import NOTHING
+from provisioner.domain.actions import CreateJob, DeleteJob, User
+from provisioner.domain.decide import decide
+from provisioner.domain.doubts import NOTHING
+from provisioner.domain.plan import Plan, plan
 from provisioner.gather import snapshot_of, world_of
 from provisioner.known import Known
-from provisioner.plan import Plan, plan
 from provisioner.pods import Pods
 from provisioner.rollout_apply import RolloutEffects
 from provisioner.settings import Settings
@@ -26,15 +26,15 @@ from trellis import names
 from trellis.bus.bus import Bus
 from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.errors import KubeError, Unavailable
-from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import JOBS, NAMESPACES, NODES
 from trellis.kube.transport import HttpRequest
-from trellis.ledger import Entry, Ledger
-from trellis.provision_reasons import Reason
-from trellis.provisioning import KWASM, REMOVE, NodeView, Target
+from trellis.provisioning.ledger import Entry, Ledger
+from trellis.provisioning.reasons import Reason
+from trellis.provisioning.views import KWASM, REMOVE, NodeView, Target
 from trellis.telemetry import Metrics, setup
-from trellis.testing.builders import DIGEST, a_job, a_node, opted_in
+from trellis_dev.fakes.fake import FakeKube, status_reply
+from trellis_dev.testing.builders import DIGEST, a_job, a_node, opted_in
 
 SLOT = Entry(DIGEST, 1, 5)
 

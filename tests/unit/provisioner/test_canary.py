@@ -7,7 +7,7 @@ from typing import Any, TypeGuard
 
 import pytest
 
-from provisioner.actions import (
+from provisioner.domain.actions import (
     Action,
     CreateCanary,
     CreateUndo,
@@ -19,21 +19,21 @@ from provisioner.actions import (
     SayFact,
     Snapshot,
 )
-from provisioner.canary import Canary, CanaryPod, canary_of, trial_of
-from provisioner.canary_resources import make_canary_class, make_canary_pod, view_canary
-from provisioner.decide import decide
+from provisioner.domain.canary import Canary, CanaryPod, canary_of, trial_of
+from provisioner.domain.canary_resources import make_canary_class, make_canary_pod, view_canary
+from provisioner.domain.decide import decide
 from provisioner.settings import Settings
 from support.suite.naming import lacking
 from trellis import names
 from trellis.events.provision import ProvisionSucceeded
-from trellis.install_results import FailureReason, InstallResult, Outcome
-from trellis.installer_pods import InstallerState
-from trellis.ledger import Entry
-from trellis.provision_reasons import Reason
-from trellis.provisioning import UNDO, JobState, JobView, NodeView, Proof, Target, encode_digests, proof_of
-from trellis.shims import Verification
-from trellis.testing.builders import a_job, a_node, a_shim
-from trellis.unfinished import fulfilled
+from trellis.installer_api.result import FailureReason, InstallResult, Outcome
+from trellis.provisioning.installer_pods import InstallerState
+from trellis.provisioning.ledger import Entry
+from trellis.provisioning.leftovers import fulfilled
+from trellis.provisioning.reasons import Reason
+from trellis.provisioning.shims import Verification
+from trellis.provisioning.views import UNDO, JobState, JobView, NodeView, Proof, Target, encode_digests, proof_of
+from trellis_dev.testing.builders import a_job, a_node, a_shim
 
 OURS = "trellis.example/node-installer:1"
 TARGET = Target((("wasmtime", "v1"),))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.actions import (
+from provisioner.domain.actions import (
     Action,
     CreateJob,
     DeleteJob,
@@ -22,16 +22,16 @@ from provisioner.actions import (
     User,
     WarnNode,
 )
-from provisioner.decide import decide, inspect
+from provisioner.domain.decide import decide, inspect
 from support.suite.naming import lacking
 from trellis.crds.shim import RemovalPolicy
-from trellis.install_results import FailureReason, InstallResult, Outcome, ShimResult
-from trellis.installer_pods import InstallerState
-from trellis.ledger import Entry
-from trellis.peers import Controller, Peer
-from trellis.provision_reasons import Reason
-from trellis.provisioning import KWASM, UNDO, JobState, JobView, NodeView, Target
-from trellis.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
+from trellis.installer_api.result import FailureReason, InstallResult, Outcome, ShimResult
+from trellis.provisioning.installer_pods import InstallerState
+from trellis.provisioning.ledger import Entry
+from trellis.provisioning.other_controllers import Controller, Peer
+from trellis.provisioning.reasons import Reason
+from trellis.provisioning.views import KWASM, UNDO, JobState, JobView, NodeView, Target
+from trellis_dev.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
 
 NODE = opted_in(a_node())
 SLOT = Entry(DIGEST, 1, 1000)

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.doubts import NOTHING, doubted, feared_on
-from trellis.ledger import Entry
-from trellis.provisioning import KWASM, JobView, NodeView, installed_on
-from trellis.testing.builders import DIGEST, a_job, a_node, opted_in
+from provisioner.domain.doubts import NOTHING, doubted, feared_on
+from trellis.provisioning.ledger import Entry
+from trellis.provisioning.views import KWASM, JobView, NodeView, installed_on
+from trellis_dev.testing.builders import DIGEST, a_job, a_node, opted_in
 
 TRY = Entry(DIGEST, 1, 5, ("slight", "spin"))
 NODE = opted_in(a_node())

@@ -9,7 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from provisioner.actions import (
+from provisioner.app import PLAN, Planner
+from provisioner.apply import Effects
+from provisioner.canary_apply import ProofEffects
+from provisioner.domain.actions import (
     Action,
     ClearRefusal,
     CreateCanary,
@@ -22,34 +25,31 @@ from provisioner.actions import (
     Snapshot,
     User,
 )
-from provisioner.app import PLAN, Planner
-from provisioner.apply import Effects
-from provisioner.canary import Canary
-from provisioner.canary_apply import ProofEffects
-from provisioner.decide import decide
+from provisioner.domain.canary import Canary
+from provisioner.domain.decide import decide
+from provisioner.domain.plan import Plan
 from provisioner.gather import snapshot_of, world_of
 from provisioner.known import Known
-from provisioner.plan import Plan
 from provisioner.rollout_apply import RolloutEffects
 from provisioner.settings import Settings
 from support.suite.naming import lacking
 from trellis import names
 from trellis.bus.bus import Bus, BusError, BusUnavailable, FactRefused
-from trellis.bus.queue import KeyedQueue
+from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.envelope import FactData
 from trellis.events.provision import ProvisionSucceeded
-from trellis.installer_pods import InstallerState
 from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.errors import Conflict, Forbidden, Invalid, KubeError
-from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import CONFIGMAPS, EVENTS, JOBS, NAMESPACES, NODES, PODS
-from trellis.ledger import Entry, Ledger, make_ledger
-from trellis.node_and_job import view_job
-from trellis.provision_reasons import APPLY_AGAIN, Reason
-from trellis.provisioning import KWASM, JobState, JobView, NodeView, Target
+from trellis.provisioning.installer_pods import InstallerState
+from trellis.provisioning.ledger import Entry, Ledger, make_ledger
+from trellis.provisioning.nodes_and_jobs import view_job
+from trellis.provisioning.reasons import APPLY_AGAIN, Reason
+from trellis.provisioning.views import KWASM, JobState, JobView, NodeView, Target
 from trellis.telemetry import Metrics, setup
-from trellis.testing.builders import DIGEST, a_job, a_node, failed, opted_in, proved
+from trellis_dev.fakes.fake import FakeKube, status_reply
+from trellis_dev.testing.builders import DIGEST, a_job, a_node, failed, opted_in, proved
 
 NS = "trellis-installers"
 

@@ -13,10 +13,10 @@ from provisioner.known import Known
 from provisioner.settings import Settings
 from trellis.bus.bus import Bus
 from trellis.crds.shim import RemovalPolicy
-from trellis.kube.fake import FakeKube
-from trellis.provisioning import NodeView, Target, encode_digests
-from trellis.shims import ShimView
-from trellis.testing.builders import DIGEST, a_node, a_shim, failed, proved
+from trellis.provisioning.shims import ShimView
+from trellis.provisioning.views import NodeView, Target, encode_digests
+from trellis_dev.fakes.fake import FakeKube
+from trellis_dev.testing.builders import DIGEST, a_node, a_shim, failed, proved
 
 NOW = int(time.time())
 FAILED = failed(a_node(), DIGEST, at=NOW - 60)

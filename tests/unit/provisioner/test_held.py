@@ -13,11 +13,11 @@ from provisioner.apply import Effects
 from provisioner.known import Known
 from provisioner.settings import Settings
 from support.nodes.withdrawals import Holding
-from trellis.kube.fake import FakeKube
-from trellis.ledger import Entry, Ledger
-from trellis.shim_marks import ShimMarks
+from trellis.provisioning.ledger import Entry, Ledger
+from trellis.provisioning.shim_marks import ShimMarks
 from trellis.telemetry import Metrics, setup
-from trellis.testing.builders import DIGEST, a_job, a_node, opted_in
+from trellis_dev.fakes.fake import FakeKube
+from trellis_dev.testing.builders import DIGEST, a_job, a_node, opted_in
 
 
 class Provisioner:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.job_clock import JobClock
-from trellis.provisioning import JobState
-from trellis.testing.builders import a_job, a_node
+from provisioner.domain.job_clock import JobClock
+from trellis.provisioning.views import JobState
+from trellis_dev.testing.builders import a_job, a_node
 
 NODE = a_node()
 DEADLINE, GRACE = 600.0, 60.0

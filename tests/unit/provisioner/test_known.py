@@ -14,13 +14,13 @@ from provisioner.pods import users_of
 from provisioner.settings import Settings
 from trellis import names
 from trellis.bus.bus import Bus
-from trellis.installer_pods import InstallerState, installer_state
-from trellis.kube.fake import FakeKube
-from trellis.ledger import Entry, Ledger
-from trellis.provisioning import KWASM, NodeView, Target, encode_digests
-from trellis.shim_marks import ShimMarks
-from trellis.targets import target_of
-from trellis.testing.builders import a_node, a_shim, proved
+from trellis.provisioning.installer_pods import InstallerState, installer_state
+from trellis.provisioning.ledger import Entry, Ledger
+from trellis.provisioning.shim_marks import ShimMarks
+from trellis.provisioning.targets import target_of
+from trellis.provisioning.views import KWASM, NodeView, Target, encode_digests
+from trellis_dev.fakes.fake import FakeKube
+from trellis_dev.testing.builders import a_node, a_shim, proved
 
 
 def pod(**state: Any) -> dict[str, Any]:

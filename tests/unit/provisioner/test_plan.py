@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.plan import Plan, World, plan
-from trellis.attempts import Retries, ShimLimits, next_attempt, retry_at
-from trellis.counts import CountOrPercent
-from trellis.ledger import Entry, Ledger, make_ledger
-from trellis.provisioning import KWASM, FailedAttempt, JobState, JobView, NodeView, Target
-from trellis.targets import target_of
-from trellis.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
+from provisioner.domain.plan import Plan, World, plan
+from trellis.provisioning.attempts import Retries, ShimLimits, next_attempt, retry_at
+from trellis.provisioning.int_or_percent import CountOrPercent
+from trellis.provisioning.ledger import Entry, Ledger, make_ledger
+from trellis.provisioning.targets import target_of
+from trellis.provisioning.views import KWASM, FailedAttempt, JobState, JobView, NodeView, Target
+from trellis_dev.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
 
 NOW = 10_000.0
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.plan import Plan, World, begun_of, plan
-from trellis.attempts import Retries, ShimLimits, changes_of, failing_on
-from trellis.counts import CountOrPercent
-from trellis.ledger import Entry, Ledger
-from trellis.provisioning import JobState, JobView, NodeView, Target, encode_digests
-from trellis.testing.builders import a_job, a_node, failed, proved
+from provisioner.domain.plan import Plan, World, begun_of, plan
+from trellis.provisioning.attempts import Retries, ShimLimits, changes_of, failing_on
+from trellis.provisioning.int_or_percent import CountOrPercent
+from trellis.provisioning.ledger import Entry, Ledger
+from trellis.provisioning.views import JobState, JobView, NodeView, Target, encode_digests
+from trellis_dev.testing.builders import a_job, a_node, failed, proved
 
 NOW = 10_000.0
 RETRIES = Retries(10.0, 300.0)

@@ -8,7 +8,7 @@ import pytest
 
 from provisioner.pod_refusals import PodRefusals, view_pod_refusal
 from trellis import names
-from trellis.node_and_job import view_job
+from trellis.provisioning.nodes_and_jobs import view_job
 
 METADATA = {"name": "job", "namespace": "installers", "uid": "u1", "resourceVersion": "1", "generation": 1}
 

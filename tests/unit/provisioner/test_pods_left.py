@@ -8,19 +8,19 @@ from typing import Any, cast
 
 import pytest
 
-from provisioner.actions import CreateJob, GiveBackSlot, WarnNode
-from provisioner.decide import decide
+from provisioner.domain.actions import CreateJob, GiveBackSlot, WarnNode
+from provisioner.domain.decide import decide
 from provisioner.gather import snapshot_of
 from provisioner.known import Known
 from provisioner.settings import Settings
 from trellis import names
 from trellis.bus.bus import Bus
-from trellis.kube.fake import FakeKube
 from trellis.kube.resources import NAMESPACES, PODS
-from trellis.ledger import Entry, Ledger
-from trellis.provisioning import JobView
+from trellis.provisioning.ledger import Entry, Ledger
+from trellis.provisioning.views import JobView
 from trellis.telemetry import Metrics, setup
-from trellis.testing.builders import DIGEST, a_job, a_node, opted_in
+from trellis_dev.fakes.fake import FakeKube
+from trellis_dev.testing.builders import DIGEST, a_job, a_node, opted_in
 
 NAMESPACE = "trellis-installers"
 NEW = opted_in(a_node(uid="uid-new"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.actions import (
+from provisioner.domain.actions import (
     ClearRefusal,
     DeleteJob,
     Destroy,
@@ -16,17 +16,17 @@ from provisioner.actions import (
     ReportRefusal,
     Snapshot,
 )
-from provisioner.decide import decide
-from provisioner.job_clock import JobClock
-from provisioner.plan import World, plan
+from provisioner.domain.decide import decide
+from provisioner.domain.job_clock import JobClock
+from provisioner.domain.plan import World, plan
 from provisioner.pod_refusals import PodRefusals, view_pod_refusal
-from trellis.attempts import Retries, ShimLimits
-from trellis.counts import CountOrPercent
 from trellis.kube.changes import Change, ChangeKind
-from trellis.ledger import Entry, Ledger
-from trellis.provision_reasons import Reason
-from trellis.provisioning import KWASM, PROVISION, UNDO, JobState, JobView, NodeView, Target
-from trellis.testing.builders import DIGEST, a_job, a_node, opted_in, proved
+from trellis.provisioning.attempts import Retries, ShimLimits
+from trellis.provisioning.int_or_percent import CountOrPercent
+from trellis.provisioning.ledger import Entry, Ledger
+from trellis.provisioning.reasons import Reason
+from trellis.provisioning.views import KWASM, PROVISION, UNDO, JobState, JobView, NodeView, Target
+from trellis_dev.testing.builders import DIGEST, a_job, a_node, opted_in, proved
 
 TARGET = Target(((KWASM, DIGEST),))
 SLOT = Entry(DIGEST, 1, 1000, (KWASM,))

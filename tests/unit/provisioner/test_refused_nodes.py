@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 
 from provisioner.refused_nodes import RefusedNodes
-from trellis.provision_reasons import Reason
-from trellis.testing.builders import a_node
+from trellis.provisioning.reasons import Reason
+from trellis_dev.testing.builders import a_node
 
 ONE, TWO = a_node("one"), a_node("two")
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.resources import Installer, Task, make_installer_job
+from provisioner.domain.resources import Installer, Task, make_installer_job
 from support.suite.golden import Golden
 from trellis import names
-from trellis.installing import InstallSpec, ShimWish, Source
-from trellis.ledger import Entry, Ledger, make_ledger, read_ledger
-from trellis.provisioning import KWASM, Target
-from trellis.testing.builders import DIGEST, a_node
+from trellis.installer_api.spec import InstallSpec, ShimWish, Source
+from trellis.provisioning.ledger import Entry, Ledger, make_ledger, read_ledger
+from trellis.provisioning.views import KWASM, Target
+from trellis_dev.testing.builders import DIGEST, a_node
 
 LEGACY = Installer(
     image="ghcr.io/kwasm/kwasm-node-installer:main",

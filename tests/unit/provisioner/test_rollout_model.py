@@ -10,14 +10,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from provisioner import plan as planning
-from provisioner.plan import World
+from provisioner.domain import plan as planning
+from provisioner.domain.plan import World
 from support.nodes import rollout_decisions
 from support.nodes.exploring import HOPELESS, BrokenPromise, Explored, Promises, explore
 from support.nodes.rollout_model import MOST_AT_ONCE, ONE_INSTALLER, TOO_LATE, Left, Rollout
-from trellis import unfinished
-from trellis.ledger import Entry
-from trellis.provisioning import PROVISION, JobState, JobView
+from trellis.provisioning import leftovers as unfinished
+from trellis.provisioning.ledger import Entry
+from trellis.provisioning.views import PROVISION, JobState, JobView
 
 
 def explored(rollout: Rollout, nodes: int, left: Left) -> Explored:

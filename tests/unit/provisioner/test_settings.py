@@ -9,11 +9,11 @@ import pytest
 from provisioner.known import Known
 from provisioner.settings import Settings
 from trellis.bus.bus import Bus
-from trellis.counts import CountOrPercent
 from trellis.kube.client import Kube
-from trellis.provisioning import KWASM, NodeView, Target
-from trellis.shims import ShimView
-from trellis.testing.builders import a_node, a_shim, opted_in
+from trellis.provisioning.int_or_percent import CountOrPercent
+from trellis.provisioning.shims import ShimView
+from trellis.provisioning.views import KWASM, NodeView, Target
+from trellis_dev.testing.builders import a_node, a_shim, opted_in
 
 
 @pytest.mark.parametrize(

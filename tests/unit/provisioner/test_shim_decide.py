@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.shim_decide import (
+from provisioner.domain.shim_decide import (
     Action,
     ApplyRuntimeClass,
     DeleteRuntimeClass,
@@ -18,17 +18,17 @@ from provisioner.shim_decide import (
     WriteStatus,
     decide,
 )
-from provisioner.shim_resources import make_runtime_class, view_runtime_class
-from provisioner.shim_snapshot import RuntimeClassView, Snapshot
+from provisioner.domain.shim_resources import make_runtime_class, view_runtime_class
+from provisioner.domain.shim_snapshot import RuntimeClassView, Snapshot
 from support.suite.naming import lacking
 from trellis import names
-from trellis.installing import ShimWish, Source
-from trellis.peers import Controller, Peer
-from trellis.provisioning import NodeView, Target, encode_digests
-from trellis.shim_history import KEPT, Revision
-from trellis.shim_status import OTHER_CONTROLLER, Condition, Counts, Status, make_status, read_status
-from trellis.shims import Refusal, ShimView, wish_for
-from trellis.testing.builders import a_node, a_shim, failed, proved
+from trellis.installer_api.spec import ShimWish, Source
+from trellis.provisioning.other_controllers import Controller, Peer
+from trellis.provisioning.revisions import KEPT, Revision
+from trellis.provisioning.shim_status import OTHER_CONTROLLER, Condition, Counts, Status, make_status, read_status
+from trellis.provisioning.shims import Refusal, ShimView, wish_for
+from trellis.provisioning.views import NodeView, Target, encode_digests
+from trellis_dev.testing.builders import a_node, a_shim, failed, proved
 
 SPIN = a_shim(finalizers=(names.FINALIZER,))
 NOW = "2026-01-31T12:00:00Z"

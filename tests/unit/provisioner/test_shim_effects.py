@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from provisioner.domain.shim_decide import ApplyRuntimeClass, WriteStatus
 from provisioner.shim_apply import ShimEffects
-from provisioner.shim_decide import ApplyRuntimeClass, WriteStatus
 from trellis.kube.errors import Call, Conflict, Invalid, KubeError
-from trellis.kube.fake import FakeKube
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import RUNTIME_CLASSES, SHIMS, Resource
-from trellis.shim_status import Condition, Status
-from trellis.shims import view_shim
+from trellis.provisioning.shim_status import Condition, Status
+from trellis.provisioning.shims import view_shim
 from trellis.telemetry import Metrics, setup
+from trellis_dev.fakes.fake import FakeKube
 
 SPEC: dict[str, Any] = {
     "fetchStrategy": {"anonHttp": {"location": "https://example.com/spin"}},

@@ -7,20 +7,20 @@ from typing import Any, cast
 
 import pytest
 
-from provisioner import shim_decide
+from provisioner.domain import shim_decide
 from provisioner.known import Known
 from provisioner.settings import Settings
 from provisioner.shim_apply import ShimEffects
 from provisioner.shim_gather import Shims
 from trellis.bus.bus import Bus
-from trellis.installing import ShimWish
-from trellis.kube.fake import FakeKube
+from trellis.installer_api.spec import ShimWish
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import CONTROLLER_REVISIONS, NAMESPACES, SHIMS
-from trellis.provisioning import NodeView, Target, encode_digests
-from trellis.shim_history import KEPT
-from trellis.shims import view_shim, wish_for
-from trellis.testing.builders import a_node, proved
+from trellis.provisioning.revisions import KEPT
+from trellis.provisioning.shims import view_shim, wish_for
+from trellis.provisioning.views import NodeView, Target, encode_digests
+from trellis_dev.fakes.fake import FakeKube
+from trellis_dev.testing.builders import a_node, proved
 
 SETTINGS = Settings()
 

@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.signatures import SIGNATURE_TYPE, Keys
-from trellis.installing import ShimWish
-from trellis.shims import Refusal, view_shim, wish_for
+from provisioner.domain.signatures import SIGNATURE_TYPE, Keys
+from trellis.installer_api.spec import ShimWish
+from trellis.provisioning.shims import Refusal, view_shim, wish_for
 
 Manifest = dict[str, Any]
 Sign = Callable[[bytes], bytes]

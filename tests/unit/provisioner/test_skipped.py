@@ -6,17 +6,26 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.actions import CreateJob, EndJob, GiveBackSlot, JudgeFailed, LookAgain, SayFact, Snapshot, WarnNode
-from provisioner.decide import decide
-from provisioner.plan import World, plan
-from trellis.attempts import Retries, ShimLimits
-from trellis.counts import CountOrPercent
-from trellis.ledger import Entry, Ledger
-from trellis.node_and_job import view_node
-from trellis.node_skips import Skip
-from trellis.provision_reasons import Reason
-from trellis.provisioning import KWASM, NodeView, Target
-from trellis.testing.builders import DIGEST, a_job, a_node, failed, opted_in, proved
+from provisioner.domain.actions import (
+    CreateJob,
+    EndJob,
+    GiveBackSlot,
+    JudgeFailed,
+    LookAgain,
+    SayFact,
+    Snapshot,
+    WarnNode,
+)
+from provisioner.domain.decide import decide
+from provisioner.domain.plan import World, plan
+from trellis.provisioning.attempts import Retries, ShimLimits
+from trellis.provisioning.excluded_nodes import Skip
+from trellis.provisioning.int_or_percent import CountOrPercent
+from trellis.provisioning.ledger import Entry, Ledger
+from trellis.provisioning.nodes_and_jobs import view_node
+from trellis.provisioning.reasons import Reason
+from trellis.provisioning.views import KWASM, NodeView, Target
+from trellis_dev.testing.builders import DIGEST, a_job, a_node, failed, opted_in, proved
 
 TARGET = Target(((KWASM, DIGEST),))
 SKIP = Skip(Reason.FARGATE_NODE, "the label x")

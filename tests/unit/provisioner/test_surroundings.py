@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from provisioner.resources import Task, make_installer_job
+from provisioner.domain.resources import Task, make_installer_job
 from provisioner.settings import Settings
 from support.suite.golden import Golden
-from trellis.installing import InstallSpec, ShimWish, Source
-from trellis.provisioning import KWASM, Target
-from trellis.settings import SettingsError, load
-from trellis.testing.builders import DIGEST, a_node
+from trellis.config.settings import SettingsError, load
+from trellis.installer_api.spec import InstallSpec, ShimWish, Source
+from trellis.provisioning.views import KWASM, Target
+from trellis_dev.testing.builders import DIGEST, a_node
 
 
 def wish(name: str, *secrets: str | None) -> ShimWish:

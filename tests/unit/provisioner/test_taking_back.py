@@ -7,28 +7,28 @@ from typing import Any, cast
 
 import pytest
 
-from provisioner.actions import CreateJob, DeleteJob, Destroy, EndJob, JudgeFailed, Snapshot
-from provisioner.decide import decide
+from provisioner.domain.actions import CreateJob, DeleteJob, Destroy, EndJob, JudgeFailed, Snapshot
+from provisioner.domain.decide import decide
+from provisioner.domain.plan import World, plan
+from provisioner.domain.resources import Task, make_installer_job
 from provisioner.known import Known
-from provisioner.plan import World, plan
-from provisioner.resources import Task, make_installer_job
 from provisioner.settings import Settings
 from support.suite.naming import lacking
 from trellis import names
-from trellis.attempts import Retries
 from trellis.bus.bus import Bus
-from trellis.installer_pods import installer_state
-from trellis.installing import ShimWish, parse_spec
-from trellis.kube.fake import FakeKube
+from trellis.installer_api.spec import ShimWish, parse_spec
 from trellis.kube.resources import CONTROLLER_REVISIONS, NAMESPACES, SHIMS
-from trellis.ledger import Entry, Ledger
-from trellis.provision_reasons import Reason
-from trellis.provisioning import UNDO, JobState, JobView, NodeView, Target, decode_digests, encode_digests
-from trellis.shim_history import make_revision, version_of
-from trellis.shims import ShimView, view_shim, wish_for
-from trellis.targets import target_of
-from trellis.testing.builders import a_job, a_node, a_shim, proved
-from trellis.unfinished import left_by
+from trellis.provisioning.attempts import Retries
+from trellis.provisioning.installer_pods import installer_state
+from trellis.provisioning.ledger import Entry, Ledger
+from trellis.provisioning.leftovers import left_by
+from trellis.provisioning.reasons import Reason
+from trellis.provisioning.revisions import make_revision, version_of
+from trellis.provisioning.shims import ShimView, view_shim, wish_for
+from trellis.provisioning.targets import target_of
+from trellis.provisioning.views import UNDO, JobState, JobView, NodeView, Target, decode_digests, encode_digests
+from trellis_dev.fakes.fake import FakeKube
+from trellis_dev.testing.builders import a_job, a_node, a_shim, proved
 
 SETTINGS = Settings(node_installer_image="trellis.example/node-installer:1")
 

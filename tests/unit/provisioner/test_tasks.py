@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from provisioner.plan import begun_of
-from provisioner.resources import Task
-from provisioner.tasks import Rules, Undoing, task_of, undo_of
+from provisioner.domain.plan import begun_of
+from provisioner.domain.resources import Task
+from provisioner.domain.tasks import Rules, Undoing, task_of, undo_of
 from trellis.crds.shim import RemovalPolicy
-from trellis.installing import Source, parse_spec
-from trellis.ledger import Entry
-from trellis.provisioning import KWASM, NodeView, Target, encode_digests
-from trellis.shims import ShimView
-from trellis.targets import target_of
-from trellis.testing.builders import DIGEST, a_job, a_node, a_shim, proved
+from trellis.installer_api.spec import Source, parse_spec
+from trellis.provisioning.ledger import Entry
+from trellis.provisioning.shims import ShimView
+from trellis.provisioning.targets import target_of
+from trellis.provisioning.views import KWASM, NodeView, Target, encode_digests
+from trellis_dev.testing.builders import DIGEST, a_job, a_node, a_shim, proved
 
 RULES = Rules("crun-wasm", "registry/installer", require_checksum=True, allow_http=False)
 SPIN = a_shim()

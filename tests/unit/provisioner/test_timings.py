@@ -12,8 +12,8 @@ from provisioner.known import Known
 from provisioner.settings import Settings
 from provisioner.timings import NodeTimings, Timings
 from trellis.bus.bus import Bus
-from trellis.kube.fake import FakeKube
-from trellis.testing.builders import a_node
+from trellis_dev.fakes.fake import FakeKube
+from trellis_dev.testing.builders import a_node
 
 
 def test_the_production_timings_are_these() -> None:

@@ -7,14 +7,14 @@ from typing import cast
 
 from provisioner.pods import Pods
 from trellis.kube.client import Kube
-from trellis.kube.fake import FakeKube
 from trellis.kube.reader import Listing
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import EVENTS, NAMESPACES, Resource
-from trellis.provision_reasons import NODE_UPDATE_REFUSED
-from trellis.provisioning import JobState, JobView
+from trellis.provisioning.reasons import NODE_UPDATE_REFUSED
+from trellis.provisioning.views import JobState, JobView
 from trellis.telemetry import Metrics, setup
-from trellis.testing.builders import a_job, a_node
+from trellis_dev.fakes.fake import FakeKube
+from trellis_dev.testing.builders import a_job, a_node
 
 NODE = a_node("a")
 FORMER = a_job(NODE, JobState.COMPLETE, uid="former")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.watch import wishes_differ
+from provisioner.watches import wishes_differ
 from trellis.kube.informer import Change, ChangeKind
-from trellis.shims import ShimView
-from trellis.testing.builders import a_shim
+from trellis.provisioning.shims import ShimView
+from trellis_dev.testing.builders import a_shim
 
 SPIN = a_shim()
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from trellis.lattice.models import Model
-from trellis.lattice.replies import Version
-from trellis.read_model.apps import AppRow, compare, history_of, not_asked, row_of
+from trellis.lattice.domain.models import Model
+from trellis.lattice.domain.replies import Version
+from trellis.read_model.tables.apps import AppRow, compare, history_of, not_asked, row_of
 
 NOW = datetime(2026, 11, 22, 8, 0, tzinfo=UTC)
 READY = [{"type": "Ready", "status": "True", "reason": "Deployed", "message": ""}]

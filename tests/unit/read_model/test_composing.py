@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from support.console import seen_objects as objects
 from trellis import names
-from trellis.lattice.service_views import view_pod
-from trellis.ledger import Entry, Ledger
-from trellis.node_and_job import view_job, view_node
-from trellis.provisioning import FailedAttempt
-from trellis.read_model import entities
-from trellis.read_model.cards import (
+from trellis.lattice.domain.service_views import view_pod
+from trellis.provisioning.ledger import Entry, Ledger
+from trellis.provisioning.nodes_and_jobs import view_job, view_node
+from trellis.provisioning.views import FailedAttempt
+from trellis.read_model.entities import entities
+from trellis.read_model.entities.cards import (
     view_app_card,
     view_controller_card,
     view_ends,
@@ -22,10 +22,10 @@ from trellis.read_model.cards import (
     view_service_card,
     view_shim_card,
 )
-from trellis.read_model.composing import PARTS, Composer
-from trellis.read_model.entities import PartStatus
-from trellis.read_model.journal import Journal
-from trellis.read_model.nodes import rows_of
+from trellis.read_model.entities.composing import PARTS, Composer
+from trellis.read_model.entities.entities import PartStatus
+from trellis.read_model.entities.journal import Journal
+from trellis.read_model.tables.nodes import rows_of
 
 _UIDS = {name: f"uid-{name}" for name in ("n1", "n2")}
 

@@ -9,18 +9,18 @@ import pytest
 
 from support.suite.naming import lacking
 from trellis import names
-from trellis.ledger import Entry, Ledger
-from trellis.node_and_job import view_node
-from trellis.provision_reasons import APPLY_AGAIN, NO_POD, Reason
-from trellis.provisioning import Wish, encode_digests
-from trellis.read_model.explain_job import held_up_by_node, unlabelled_by_node
-from trellis.read_model.explain_node import NodeWorld, explain_node
-from trellis.read_model.explain_shim import ShimWorld, explain_shim, held_shims
-from trellis.read_model.explain_subject import Beside
-from trellis.read_model.explaining import Leader, Line, Rank
-from trellis.read_model.nodes import NodeState, row_of
-from trellis.shim_status import Reason as ShimReason
-from trellis.shims import view_shim, wish_for
+from trellis.provisioning.ledger import Entry, Ledger
+from trellis.provisioning.nodes_and_jobs import view_node
+from trellis.provisioning.reasons import APPLY_AGAIN, NO_POD, Reason
+from trellis.provisioning.shim_status import Reason as ShimReason
+from trellis.provisioning.shims import view_shim, wish_for
+from trellis.provisioning.views import Wish, encode_digests
+from trellis.read_model.explain.job import held_up_by_node, unlabelled_by_node
+from trellis.read_model.explain.node import NodeWorld, explain_node
+from trellis.read_model.explain.page import Leader, Line, Rank
+from trellis.read_model.explain.shim import ShimWorld, explain_shim, held_shims
+from trellis.read_model.explain.subject import Beside
+from trellis.read_model.tables.nodes import NodeState, row_of
 
 Manifest = dict[str, Any]
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from trellis.ledger import Entry, Ledger
-from trellis.provisioning import JobState, JobView, NodeView, Wish
-from trellis.read_model.nodes import MESSAGE_MAX, NodeRow, NodeState, row_of, rows_of, summary, tally
-from trellis.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
+from trellis.provisioning.ledger import Entry, Ledger
+from trellis.provisioning.views import JobState, JobView, NodeView, Wish
+from trellis.read_model.tables.nodes import MESSAGE_MAX, NodeRow, NodeState, row_of, rows_of, summary, tally
+from trellis_dev.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
 
 IN = opted_in(a_node())
 SLOT = Entry(DIGEST, 1, 1000)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from support.cluster.not_served import define, refuse
-from trellis.definitions import Place
+from trellis.kube.crd_ownership import Place
 from trellis.kube.errors import Forbidden, NotFound, Unavailable
-from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import ALL, DEFINITIONS, HOST_CONFIGS, SERVICES
-from trellis.read_model.served import NotServedError, list_served
+from trellis.read_model.reading.served import NotServedError, list_served
 from trellis.telemetry import Metrics, setup
+from trellis_dev.fakes.fake import FakeKube, status_reply
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import asyncio
 from typing import Any, cast
 
 from trellis.bus.bus import Bus
-from trellis.kube.fake import FakeKube
+from trellis.config.settings import ServiceSettings
 from trellis.kube.resources import LEASES
-from trellis.runtime import Base, EqualService, Work
-from trellis.settings import ServiceSettings
+from trellis.runtime.run import Base, EqualService, Work
 from trellis.telemetry import Metrics, setup
+from trellis_dev.fakes.fake import FakeKube
 
 
 class QuietBus:

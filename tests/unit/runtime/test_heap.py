@@ -14,8 +14,8 @@ import pytest
 
 import node_watcher.__main__
 import provisioner.__main__
-from trellis import heap
-from trellis_bundle.run import RunFlags, run
+from trellis.runtime import gc as heap
+from trellis_cli.run.services import RunFlags, run
 
 SERVICES = (
     "application_manager",
@@ -49,7 +49,7 @@ def frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         seen.append(gc.get_freeze_count())
 
     monkeypatch.setattr(asyncio, "run", begun)
-    for module in ("trellis.runtime", "trellis_bundle.run"):
+    for module in ("trellis.runtime.run", "trellis_cli.run.services"):
         monkeypatch.setattr(f"{module}.setup_logging", lambda **_: None)
     yield seen
     gc.unfreeze()
@@ -76,10 +76,10 @@ def test_the_collector_rests_within_and_works_again_after_a_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    "package", [pytest.param(one, marks=pytest.mark.thorough) for one in SERVICES] + ["trellis_bundle"]
+    "package", [pytest.param(one, marks=pytest.mark.thorough) for one in SERVICES] + ["trellis_cli"]
 )
 def test_next_to_nothing_is_collected_while_a_service_is_imported(package: str) -> None:
-    arguments = ["run", "--help"] if package == "trellis_bundle" else []
+    arguments = ["run", "--help"] if package == "trellis_cli" else []
     done = subprocess.run(
         [sys.executable, "-c", COUNTED, package, *arguments],
         capture_output=True,

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from trellis.init_process import end_at_sigterm
+from trellis.installer_api.pid1 import end_at_sigterm
 
 PROGRAMS = sorted(one.module for one in entry_points(group="console_scripts") if one.name.startswith("trellis"))
-HANDLER = "trellis.init_process"
+HANDLER = "trellis.installer_api.pid1"
 
 
 @pytest.fixture

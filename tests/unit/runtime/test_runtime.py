@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from trellis.kube.fake import FakeKube, status_reply
+from trellis.config.settings import ServiceSettings, SettingsError
 from trellis.kube.resources import NAMESPACES
 from trellis.kube.transport import HttpRequest, Reply
-from trellis.runtime import Base, EqualService, LedService, Service, Work, run_services
-from trellis.settings import ServiceSettings, SettingsError
+from trellis.runtime.run import Base, EqualService, LedService, Service, Work, run_services
 from trellis.telemetry import Metrics, setup
+from trellis_dev.fakes.fake import FakeKube, status_reply
 
 
 def service(kube: FakeKube | None, **settings: object) -> LedService:

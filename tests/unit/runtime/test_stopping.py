@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from support.cluster.kube_world import until
-from trellis.stopping import CLOSED, DRAINED, RELEASED, TOLD, Grace, ends_within, unless
+from trellis.runtime.shutdown import CLOSED, DRAINED, RELEASED, TOLD, Grace, ends_within, unless
 
 
 class Clock:

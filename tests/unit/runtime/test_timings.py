@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from trellis.bus.timings import BusTimings
+from trellis.config.timings import DeletionTimings, ProcessTimings, ServiceTimings
 from trellis.kube.timings import KubeTimings
-from trellis.timings import DeletionTimings, ProcessTimings, ServiceTimings
 
 
 def test_production_timings_of_a_service() -> None:

@@ -12,15 +12,15 @@ import pytest
 
 from support.cluster.kube_world import until
 from trellis.bus.bus import Bus
-from trellis.bus.queue import KeyedQueue
-from trellis.kube.fake import FakeKube
+from trellis.bus.consume.queue import KeyedQueue
+from trellis.config.settings import ServiceSettings, SettingsError
 from trellis.kube.informer import Informer
 from trellis.kube.lease import new_lease
 from trellis.kube.resources import LEASES, NAMESPACES
-from trellis.runtime import Base, EqualService, LedService, Service, Work, run_services
-from trellis.settings import ServiceSettings, SettingsError
+from trellis.runtime.run import Base, EqualService, LedService, Service, Work, run_services
+from trellis.runtime.startup_barrier import Together
 from trellis.telemetry import Metrics, TraceContext, setup
-from trellis.together import Together
+from trellis_dev.fakes.fake import FakeKube
 
 DEADLINE = 10.0
 

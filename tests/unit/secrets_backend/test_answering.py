@@ -17,13 +17,13 @@ from secrets_backend import answering as module
 from secrets_backend.answering import Answering, Parts
 from secrets_backend.audit import Audit
 from secrets_backend.changes import Changes
-from secrets_backend.decide import Identity, LinkGrant
+from secrets_backend.domain.decide import Identity, LinkGrant
+from secrets_backend.domain.keys import CurveKey, KeyRing
+from secrets_backend.domain.limits import Limits
+from secrets_backend.domain.refusals import Refusal
 from secrets_backend.key import Key
-from secrets_backend.keys import CurveKey, KeyRing
-from secrets_backend.limits import Limits
 from secrets_backend.lookup import LARGEST_KEPT, MOST_KEPT, Lookup, words
-from secrets_backend.measures import Measures
-from secrets_backend.refusals import Refusal
+from secrets_backend.metrics import Measures
 from secrets_backend.timings import Timings
 from support.secrets.secret_requests import changed, policy
 from support.secrets.secrets_host import MODULE, Host, Signer, value
@@ -31,7 +31,7 @@ from trellis.bus.bus import Bus
 from trellis.events.secrets import SecretDenied
 from trellis.kube.client import Kube
 from trellis.kube.errors import Call, Forbidden, NotFound, TooManyRequests, Unauthorized, Unavailable
-from trellis.lattice.questions import AnswerLost, Question
+from trellis.lattice.connection.questions import AnswerLost, Question
 from trellis.telemetry import Metrics, setup
 
 PLANTED = "planted-value"

@@ -10,9 +10,9 @@ import pytest
 from nacl.exceptions import CryptoError
 from nacl.public import PrivateKey
 
-from secrets_backend.keys import CurveKey, KeyRing
-from secrets_backend.protocol import Request, seal_reply, success
-from secrets_backend.refusals import WITH_MESSAGE, ErrorName, Refusal
+from secrets_backend.domain.keys import CurveKey, KeyRing
+from secrets_backend.domain.protocol import Request, seal_reply, success
+from secrets_backend.domain.refusals import WITH_MESSAGE, ErrorName, Refusal
 from support.secrets.opened_requests import accepted, message
 from support.secrets.secret_requests import RESPONSE_HEADER, SERVER_SEED, asking, opened
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from nacl.public import Box, PrivateKey, PublicKey
 
-from secrets_backend.protocol import HOST_KEY_HEADER, Request, open_request, seal_reply, success
-from secrets_backend.tokens import TokenError, TokenKind, read_token
+from secrets_backend.domain.protocol import HOST_KEY_HEADER, Request, open_request, seal_reply, success
+from secrets_backend.domain.tokens import TokenError, TokenKind, read_token
 from support.secrets.opened_requests import KEYS
 from support.secrets.secret_requests import ENTITY_JWT, HOST_JWT, NOW, SERVER_SEED, X, nkey_seed
 

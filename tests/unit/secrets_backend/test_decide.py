@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from secrets_backend.decide import Grant, Identity, LinkGrant, identify, view_grant
-from secrets_backend.policy import Policy
-from secrets_backend.refusals import ErrorName, Reason, Refusal
-from secrets_backend.tokens import Token
+from secrets_backend.domain.decide import Grant, Identity, LinkGrant, identify, view_grant
+from secrets_backend.domain.policy import Policy
+from secrets_backend.domain.refusals import ErrorName, Reason, Refusal
+from secrets_backend.domain.tokens import Token
 
 ISSUER = "A" + "B2" * 27 + "C"
 OTHER_ISSUER = "A" + "C3" * 27 + "D"

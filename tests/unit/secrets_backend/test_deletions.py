@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from secrets_backend.decide import Grant
 from secrets_backend.deletions import GRANT_DEFINITION, GrantDeletions
+from secrets_backend.domain.decide import Grant
 from secrets_backend.gather import Known
 from secrets_backend.timings import Timings
 from trellis import names
 from trellis.crds.secret_grants import SecretGrantSpec
 from trellis.kube.changes import Change, ChangeKind
 from trellis.kube.errors import Call, Unavailable
-from trellis.kube.fake import FakeKube
 from trellis.kube.informer import Informer
 from trellis.kube.resources import DEFINITIONS, SECRET_GRANTS, SECRETS, Resource
-from trellis.lattice.address import LinkAddress
-from trellis.lattice.group_views import view_group
+from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.domain.group_views import view_group
+from trellis_dev.fakes.fake import FakeKube
 
 LINK = LinkAddress("nats://one:4222")
 GRANT = Grant(

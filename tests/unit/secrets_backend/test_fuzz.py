@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secrets_backend.protocol import open_request
-from secrets_backend.refusals import Refusal
+from secrets_backend.domain.protocol import open_request
+from secrets_backend.domain.refusals import Refusal
 from support.secrets.opened_requests import KEYS, accepted, message, refusal
 from support.secrets.secret_cases import verdict
 from support.secrets.secret_mutations import KINDS, case

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from secrets_backend.decide import Grant
+from secrets_backend.domain.decide import Grant
 from secrets_backend.gather import Known
 from trellis.crds.secret_grants import SecretGrantSpec
-from trellis.lattice.address import LinkAddress
-from trellis.lattice.group_views import GroupView, view_group
+from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.domain.group_views import GroupView, view_group
 
 ONE, TWO, THREE = (LinkAddress(f"nats://{name}:4222") for name in ("one", "two", "three"))
 

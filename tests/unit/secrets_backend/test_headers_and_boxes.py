@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import pytest
 from nacl.public import PrivateKey
 
-from secrets_backend.keys import CurveKey, KeyFormatError, KeyRing
-from secrets_backend.refusals import ErrorName
+from secrets_backend.domain.keys import CurveKey, KeyFormatError, KeyRing
+from secrets_backend.domain.refusals import ErrorName
 from support.secrets.opened_requests import KEYS, Opening, accepted, refusal
 from support.secrets.secret_requests import (
     ACCOUNT,

@@ -6,16 +6,16 @@ import asyncio
 
 import pytest
 
+from secrets_backend.domain.key_secret import data_of
+from secrets_backend.domain.keys import CurveKey, KeyRing
 from secrets_backend.key import Key, make_secret
-from secrets_backend.key_secret import data_of
-from secrets_backend.keys import CurveKey, KeyRing
 from secrets_backend.timings import KeyTimings
 from trellis import names
-from trellis.health import Health
-from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import NAMESPACES, SECRETS
 from trellis.kube.transport import HttpRequest
 from trellis.telemetry import Metrics, setup
+from trellis.telemetry.health import Health
+from trellis_dev.fakes.fake import FakeKube, status_reply
 
 TIMINGS = KeyTimings(look=600.0, soon=0.2)
 

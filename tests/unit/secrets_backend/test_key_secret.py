@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from secrets_backend.key_secret import (
+from secrets_backend.domain.key_secret import (
     KeySecretError,
     announced,
     data_of,
@@ -16,7 +16,7 @@ from secrets_backend.key_secret import (
     read_ring,
     without_previous,
 )
-from secrets_backend.keys import CurveKey, KeyRing
+from secrets_backend.domain.keys import CurveKey, KeyRing
 from trellis import names
 
 OLD, NEW, OLDER = CurveKey.make(), CurveKey.make(), CurveKey.make()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from secrets_backend.limits import MOST_ENTITIES, Limits
+from secrets_backend.domain.limits import MOST_ENTITIES, Limits
 
 
 def test_as_many_as_the_rate_come_at_once_and_then_one_for_each_share_of_a_second() -> None:

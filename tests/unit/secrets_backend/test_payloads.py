@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from secrets_backend.reading import quoted
-from secrets_backend.refusals import ErrorName
+from secrets_backend.domain.reading import quoted
+from secrets_backend.domain.refusals import ErrorName
 from support.secrets.opened_requests import accepted, answer, message, refusal
 from support.secrets.secret_requests import GOOD, Absent, asking, asking_with
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from secrets_backend.policy import Policy, read_policy
-from secrets_backend.refusals import ErrorName, Refusal
+from secrets_backend.domain.policy import Policy, read_policy
+from secrets_backend.domain.refusals import ErrorName, Refusal
 from support.secrets.opened_requests import accepted, answer, message, refusal
 from support.secrets.secret_requests import asking_with
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from secrets_backend.resources import ACCOUNT, Reader, make_impersonation, make_reading
+from secrets_backend.domain.resources import ACCOUNT, Reader, make_impersonation, make_reading
 from trellis import names
 
 LABELS = {"app.kubernetes.io/name": "trellis", "app.kubernetes.io/component": "secrets-backend"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from secrets_backend.decide import Identity
+from secrets_backend.domain.decide import Identity
 from secrets_backend.rights import roles_hint
 
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from secrets_backend.serving import Around, Serving
-from trellis.bus.user_client import UserClient
-from trellis.lattice.address import LinkAddress
-from trellis.lattice.questions import Question
+from trellis.bus.connection.user_client import UserClient
+from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.connection.questions import Question
 
 ADDRESS = LinkAddress("nats://127.0.0.1:4222")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from secrets_backend.tokens import Token
+from secrets_backend.domain.tokens import Token
 from support.secrets.opened_requests import accepted, message, refusal
 from support.secrets.secret_requests import (
     ACCOUNT,

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from secrets_backend.box import BoxError, unseal
-from secrets_backend.keys import CurveKey, KeyRing
-from secrets_backend.nkey import KeyFormatError, Prefix, decode_public
-from secrets_backend.protocol import HOST_KEY_HEADER, open_request
-from secrets_backend.tokens import TokenError, TokenKind, read_token
+from secrets_backend.domain.box import BoxError, unseal
+from secrets_backend.domain.keys import CurveKey, KeyRing
+from secrets_backend.domain.nkey import KeyFormatError, Prefix, decode_public
+from secrets_backend.domain.protocol import HOST_KEY_HEADER, open_request
+from secrets_backend.domain.tokens import TokenError, TokenKind, read_token
 
 RECORDED: dict[str, Any] = json.loads((Path(__file__).parents[2] / "data" / "secrets" / "vectors.json").read_text())
 NOW = 1_795_240_000.0

@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from service_reflector.actions import RemoveService
 from service_reflector.apply import Effects
-from trellis.breaker import Destruction
-from trellis.kube.fake import FakeKube
+from service_reflector.domain.actions import RemoveService
 from trellis.kube.resources import SERVICES
-from trellis.lattice.service_views import ServiceView
+from trellis.lattice.domain.service_views import ServiceView
+from trellis.limits.breaker import Destruction
+from trellis_dev.fakes.fake import FakeKube
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from service_reflector.actions import (
+from service_reflector.domain.actions import (
     Action,
     CreateService,
     DeleteRoute,
@@ -22,20 +22,20 @@ from service_reflector.actions import (
     WriteRoute,
     WriteSlice,
 )
-from service_reflector.decide import PORTS_MOST, decide, mirrors_of
-from service_reflector.resources import make_service, make_slice
-from service_reflector.routes import make_route
-from service_reflector.snapshot import Claim, Refused, Snapshot
-from service_reflector.wishes import wish_of
+from service_reflector.domain.decide import PORTS_MOST, decide, mirrors_of
+from service_reflector.domain.resources import make_service, make_slice
+from service_reflector.domain.routes import make_route
+from service_reflector.domain.snapshot import Claim, Refused, Snapshot
+from service_reflector.domain.wishes import wish_of
 from support.suite.naming import lacking
 from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from trellis import names
-from trellis.lattice.group_views import GroupView
-from trellis.lattice.hosts import Host, Sighting, Unit
-from trellis.lattice.manifests import Application, read_application
-from trellis.lattice.reach import read_reach
-from trellis.lattice.running import Running
-from trellis.lattice.service_views import (
+from trellis.lattice.domain.group_views import GroupView
+from trellis.lattice.domain.hosts import Host, Sighting, Unit
+from trellis.lattice.domain.manifests import Application, read_application
+from trellis.lattice.domain.reach import read_reach
+from trellis.lattice.domain.running import Running
+from trellis.lattice.domain.service_views import (
     PodView,
     RouteView,
     ServiceView,

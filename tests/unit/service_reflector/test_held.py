@@ -11,15 +11,15 @@ import pytest
 
 from service_reflector.app import Reflect
 from service_reflector.apply import Effects
-from service_reflector.snapshot import Claim, Snapshot
-from service_reflector.wishes import wish_of
+from service_reflector.domain.snapshot import Claim, Snapshot
+from service_reflector.domain.wishes import wish_of
 from support.nodes.withdrawals import Holding
 from support.wadm.manifests import manifest
-from trellis.health import Health
-from trellis.lattice.manifests import read_application
-from trellis.lattice.running import Running
-from trellis.lattice.service_views import ServiceView
+from trellis.lattice.domain.manifests import read_application
+from trellis.lattice.domain.running import Running
+from trellis.lattice.domain.service_views import ServiceView
 from trellis.telemetry import Metrics, Stories, setup
+from trellis.telemetry.health import Health
 
 STORED: dict[str, Any] = {"labels": {}, "annotations": {}, "finalizers": [], "spec": {}}
 SERVICE = ServiceView("g", "shop", "uid-shop", "1", application="shop", lattice="east/1", manifest=STORED)

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from service_reflector.ownership import HostGroups, Owner, Undecided, owner_of
+from service_reflector.domain.ownership import HostGroups, Owner, Undecided, owner_of
 from trellis import names
-from trellis.lattice.group_views import GroupView, view_group
-from trellis.lattice.service_views import ServiceView
+from trellis.lattice.domain.group_views import GroupView, view_group
+from trellis.lattice.domain.service_views import ServiceView
 
 SPEC = {"lattice": "east", "version": "1", "natsAddress": "nats://localhost"}
 

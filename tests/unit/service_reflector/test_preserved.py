@@ -6,15 +6,15 @@ from typing import Any
 from unittest.mock import Mock
 
 from service_reflector.app import PRESERVED, compose
-from service_reflector.ownership import Undecided
+from service_reflector.domain.ownership import Undecided
+from service_reflector.domain.snapshot import Preserved
 from service_reflector.settings import Settings
-from service_reflector.snapshot import Preserved
-from trellis.health import Health
-from trellis.kube.fake import FakeKube
 from trellis.kube.resources import HOST_CONFIGS
-from trellis.lattice.service_views import ServiceView
-from trellis.runtime import Base
+from trellis.lattice.domain.service_views import ServiceView
+from trellis.runtime.run import Base
 from trellis.telemetry import Metrics, setup
+from trellis.telemetry.health import Health
+from trellis_dev.fakes.fake import FakeKube
 
 SERVICE = ServiceView("g", "shop", "uid-shop", "1", "shop", "east/1")
 

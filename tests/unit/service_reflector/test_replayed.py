@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service_reflector.actions import CreateService, WriteSlice
-from service_reflector.decide import decide
-from service_reflector.snapshot import Claim, Snapshot
-from service_reflector.wishes import wish_of
+from service_reflector.domain.actions import CreateService, WriteSlice
+from service_reflector.domain.decide import decide
+from service_reflector.domain.snapshot import Claim, Snapshot
+from service_reflector.domain.wishes import wish_of
 from support.lattices.lattice_recordings import everything
 from support.lattices.replayed import replay
-from trellis.lattice.comparison import Comparison
-from trellis.lattice.group_views import GroupView
-from trellis.lattice.groups import POD_LABEL
-from trellis.lattice.hosts import Host, Sighting
-from trellis.lattice.models import Model
-from trellis.lattice.running import Running
-from trellis.lattice.service_views import PodView
-from trellis.lattice.watch import LatticeWatch
+from trellis.lattice.connection.groups import POD_LABEL
+from trellis.lattice.domain.group_views import GroupView
+from trellis.lattice.domain.hosts import Host, Sighting
+from trellis.lattice.domain.models import Model
+from trellis.lattice.domain.running import Running
+from trellis.lattice.domain.service_views import PodView
+from trellis.lattice.follow.comparison import Comparison
+from trellis.lattice.follow.watch import LatticeWatch
 
 Message = dict[str, Any]
 APPLICATION, PROVIDER = "hello-world", "hello_world-httpserver"

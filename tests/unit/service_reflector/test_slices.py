@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service_reflector.slices import ENDPOINTS_MAX, Reach, Slice, pack
-from trellis.lattice.addresses import Family
-from trellis.lattice.service_views import PodView, SliceView
+from service_reflector.domain.slices import ENDPOINTS_MAX, Reach, Slice, pack
+from trellis.lattice.domain.addresses import Family
+from trellis.lattice.domain.service_views import PodView, SliceView
 
 BOTH = (Family.IPV4, Family.IPV6)
 

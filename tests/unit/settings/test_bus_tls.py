@@ -8,8 +8,9 @@ import certifi
 import pytest
 
 from support.suite.naming import lacking
-from trellis.credentials import Credentials, Kind, new_seed
-from trellis.settings import ServiceSettings, SettingsError, load
+from trellis.config.authorities import trust
+from trellis.config.nats_credentials import Credentials, Kind, new_seed
+from trellis.config.settings import ServiceSettings, SettingsError, load
 
 AUTHORITY = """\
 -----BEGIN CERTIFICATE-----
@@ -54,7 +55,7 @@ def test_authorities_stand_beside_a_seed_or_alone(tmp_path: Path, authorities: P
     assert load(ServiceSettings, nats_ca_file=authorities, nats_nkey_file=seed).nats_credentials == Credentials(
         seed, Kind.NKEY, authorities
     )
-    assert Credentials(None, Kind.ADDRESS, authorities).trust().get_ca_certs()
+    assert trust(authorities).get_ca_certs()
 
 
 @pytest.mark.parametrize(("given", "fine"), [(1, True), (3, True), (5, True), (0, False), (6, False)])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter
 
-from trellis.counts import CountOrPercent
+from trellis.provisioning.int_or_percent import CountOrPercent
 
 
 class Rollout(BaseModel):

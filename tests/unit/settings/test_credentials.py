@@ -9,8 +9,8 @@ import pytest
 from node_watcher.settings import Settings as WatcherSettings
 from provisioner.settings import Settings as ProvisionerSettings
 from support.suite.naming import lacking
-from trellis.credentials import Credentials, CredentialsError, Kind, new_seed
-from trellis.settings import ServiceSettings, SettingsError, load
+from trellis.config.nats_credentials import Credentials, CredentialsError, Kind, new_seed
+from trellis.config.settings import ServiceSettings, SettingsError, load
 
 SEED = new_seed()
 CREDS = f"""\

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.durations import parse_seconds
+from trellis.config.durations import parse_seconds
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.redaction import redact_url
+from trellis.installer_api.redaction import redact_url
 
 _WORD = st.text(string.ascii_letters + string.digits + "-._~!$&'()*+=:@%", min_size=8)
 

@@ -11,8 +11,7 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings
 
 from support.suite.naming import lacking
-from trellis.counts import CountOrPercent
-from trellis.settings import (
+from trellis.config.settings import (
     Namespaces,
     ServiceSettings,
     SettingsError,
@@ -20,6 +19,7 @@ from trellis.settings import (
     load,
     unknown_variables,
 )
+from trellis.provisioning.int_or_percent import CountOrPercent
 
 
 def _even(value: int) -> int:

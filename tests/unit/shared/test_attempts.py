@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from provisioner.plan import Plan, World, plan
-from trellis.attempts import Retries, ShimLimits, asked_of, failing_on, next_attempt, spared_of
-from trellis.ledger import Ledger
-from trellis.provisioning import NodeView, Target, encode_digests
-from trellis.testing.builders import a_node, failed, proved
+from provisioner.domain.plan import Plan, World, plan
+from trellis.provisioning.attempts import Retries, ShimLimits, asked_of, failing_on, next_attempt, spared_of
+from trellis.provisioning.ledger import Ledger
+from trellis.provisioning.views import NodeView, Target, encode_digests
+from trellis_dev.testing.builders import a_node, failed, proved
 
 NODE = a_node()
 NOW = 10_000.0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from trellis.breaker import (
+from trellis.limits.breaker import (
     EXAMPLES,
     Admission,
     Closing,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trellis import names
-from trellis.breaker import Admission, Closing, Opening, State
-from trellis.breaker_record import decode, encode, make_breakers, read_breakers
+from trellis.limits.breaker import Admission, Closing, Opening, State
+from trellis.limits.breaker_record import decode, encode, make_breakers, read_breakers
 
 times = st.floats(0, 1e9)
 tokens = st.frozensets(st.text("0123456789abcdef", min_size=10, max_size=10), max_size=5)

@@ -9,7 +9,7 @@ import pytest
 
 from support.cluster.definitions import foreign_applications, kubevela_applications
 from trellis.crds.kinds import APPLICATIONS, KINDS, Kind, make_definition
-from trellis.definitions import ADOPTABLE, REFUSED, Place, adopted, standing_of
+from trellis.kube.crd_ownership import ADOPTABLE, REFUSED, Place, adopted, standing_of
 
 Manifest = dict[str, Any]
 OURS = [*KINDS, APPLICATIONS]

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from trellis.deletions import STANDS, Deletions, deleted_alone
-from trellis.kube.fake import FakeKube
+from trellis.config.timings import DeletionTimings
+from trellis.kube.mass_deletions import STANDS, Deletions, deleted_alone
 from trellis.kube.resources import DEFINITIONS, SHIMS
-from trellis.provisioning import KWASM
-from trellis.shim_marks import ShimMarks
-from trellis.shims import ShimView
-from trellis.testing.builders import a_job, a_node, a_shim
-from trellis.timings import DeletionTimings
+from trellis.provisioning.shim_marks import ShimMarks
+from trellis.provisioning.shims import ShimView
+from trellis.provisioning.views import KWASM
+from trellis_dev.fakes.fake import FakeKube
+from trellis_dev.testing.builders import a_job, a_node, a_shim
 
 TOGETHER = 60.0
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from host_manager.children import read_marks
+from host_manager.domain.children import read_marks
 from trellis import names
-from trellis.digits import whole
+from trellis.installer_api.digits import whole
 from trellis.kube.errors import Call, Invalid, error_from
-from trellis.ledger import read_ledger
-from trellis.provisioning import FailedAttempt
+from trellis.provisioning.ledger import read_ledger
+from trellis.provisioning.views import FailedAttempt
 
 NO_NUMBERS = ["", "²", "٣", "1²", "-1", "+1", " 1", "1\n", "1_0", "1.0", "9" * 21, "9" * 5000]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from application_manager.tombstones import _parsed
-from controller_host import references
-from node_installer import cri
-from node_installer.errors import InstallError
-from node_installer.oci import credentials_for
-from node_installer.refusal import parse_refusal
-from node_installer.state import parse_journal, parse_state
-from trellis.breaker_record import decode
-from trellis.install_results import parse_result
-from trellis.installing import SpecError, parse_spec
-from trellis.json_text import NestedTooDeepError, read_json
+from controller_host.domain import references
+from node_installer.domain.errors import InstallError
+from node_installer.domain.refusal import parse_refusal
+from node_installer.domain.state import parse_journal, parse_state
+from node_installer.fetch.oci import credentials_for
+from node_installer.node import cri
+from trellis.installer_api.json_text import NestedTooDeepError, read_json
+from trellis.installer_api.result import parse_result
+from trellis.installer_api.spec import SpecError, parse_spec
+from trellis.limits.breaker_record import decode
 
 DEEP = "[" * 20_000 + "]" * 20_000
 DEEP_OBJECT = '{"auths": ' + DEEP + "}"

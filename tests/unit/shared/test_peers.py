@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from trellis import names
-from trellis.peers import Controller, Peer, in_charge, keeping_off, view_controller
-from trellis.provisioning import KWASM
-from trellis.testing.builders import a_node, opted_in
+from trellis.provisioning.other_controllers import Controller, Peer, in_charge, keeping_off, view_controller
+from trellis.provisioning.views import KWASM
+from trellis_dev.testing.builders import a_node, opted_in
 
 KWASM_IMAGE = "ghcr.io/kwasm/kwasm-operator:v0.2.3"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from trellis.jobs import JobIndex
-from trellis.node_and_job import unix_seconds, view_job, view_node
-from trellis.provisioning import FailedAttempt, JobState
-from trellis.testing.builders import a_job, a_node
+from trellis.provisioning.job_index import JobIndex
+from trellis.provisioning.nodes_and_jobs import unix_seconds, view_job, view_node
+from trellis.provisioning.views import FailedAttempt, JobState
+from trellis_dev.testing.builders import a_job, a_node
 
 NODE = {
     "metadata": {

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from trellis.shares import Shares
+from trellis.runtime.fair_share import Shares
 
 
 class Work:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trellis.shim_history import (
+from trellis.provisioning.revisions import (
     KEPT,
     Revision,
     former_of,
@@ -19,7 +19,7 @@ from trellis.shim_history import (
     surplus,
     version_of,
 )
-from trellis.shims import view_shim
+from trellis.provisioning.shims import view_shim
 
 SPEC: dict[str, Any] = {
     "fetchStrategy": {"anonHttp": {"location": "https://example.com/v1"}},

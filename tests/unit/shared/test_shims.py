@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.counts import CountOrPercent
 from trellis.crds.shim import RemovalPolicy
-from trellis.installing import ShimWish, Source
-from trellis.provisioning import KWASM, NodeView, decode_digests, encode_digests
-from trellis.shims import Refusal, ShimView, Signature, Taint, Verification, is_for, view_shim, wish_for
-from trellis.testing.builders import a_node, a_shim, opted_in
+from trellis.installer_api.spec import ShimWish, Source
+from trellis.provisioning.int_or_percent import CountOrPercent
+from trellis.provisioning.shims import Refusal, ShimView, Signature, Taint, Verification, is_for, view_shim, wish_for
+from trellis.provisioning.views import KWASM, NodeView, decode_digests, encode_digests
+from trellis_dev.testing.builders import a_node, a_shim, opted_in
 
 POOL = (("pool", "wasm"),)
 SPIN = a_shim()

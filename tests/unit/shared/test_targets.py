@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from trellis.crds.shim import RemovalPolicy
-from trellis.installing import ShimWish, Source
-from trellis.provisioning import KWASM, NodeView, Target, encode_digests
-from trellis.shims import Refusal, ShimView, wish_for
-from trellis.targets import rival_of, target_of, wanted_on, wish_on
-from trellis.testing.builders import DIGEST, a_node, a_shim, opted_in, proved
+from trellis.installer_api.spec import ShimWish, Source
+from trellis.provisioning.shims import Refusal, ShimView, wish_for
+from trellis.provisioning.targets import rival_of, target_of, wanted_on, wish_on
+from trellis.provisioning.views import KWASM, NodeView, Target, encode_digests
+from trellis_dev.testing.builders import DIGEST, a_node, a_shim, opted_in, proved
 
 POOL = (("pool", "wasm"),)
 SPIN = a_shim()

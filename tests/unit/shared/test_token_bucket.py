@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trellis.token_bucket import TokenBucket
+from trellis.limits.token_bucket import TokenBucket
 
 
 @pytest.mark.parametrize(("rate", "at_once"), [(50, 50), (1, 1), (0.5, 1)])

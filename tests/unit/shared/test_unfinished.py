@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from trellis.provisioning import UNDO, JobState, JobView, NodeView, Target, encode_digests
-from trellis.testing.builders import a_job, a_node, proved
-from trellis.unfinished import fulfilled, left_by, marks_after, overtaken, unwanted_left
+from trellis.provisioning.leftovers import fulfilled, left_by, marks_after, overtaken, unwanted_left
+from trellis.provisioning.views import UNDO, JobState, JobView, NodeView, Target, encode_digests
+from trellis_dev.testing.builders import a_job, a_node, proved
 
 NODE = a_node()
 

@@ -9,9 +9,9 @@ import pytest
 
 from support.suite.naming import lacking
 from support.wadm.asked_wadm import manifest
-from trellis.lattice.projection import project
-from trellis.read_model.apps import VersionRow
-from trellis_bundle.apps_rollback import RollbackError, gitops_of, plan_rollback, target_of
+from trellis.lattice.domain.projection import project
+from trellis.read_model.tables.apps import VersionRow
+from trellis_cli.apps.model import RollbackError, gitops_of, plan_rollback, target_of
 
 Manifest = dict[str, Any]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from support.suite.naming import lacking
-from trellis.breaker import Closing, Opening, State
-from trellis_bundle.breaker_model import Position, row_of, rows_of
-from trellis_bundle.status_parts import breakers_part
+from trellis.limits.breaker import Closing, Opening, State
+from trellis_cli.breaker.model import Position, row_of, rows_of
+from trellis_cli.status.rows import breakers_part
 
 NOW = 1_000_000.0
 OPENING = Opening(NOW, NOW + 600, "more than 5 of 40 nodes were to go within 60 s", frozenset("abcd"), tuple("wxyz"))

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import typer.main
 
-from trellis_bundle import dead, events
+from trellis_cli import events
+from trellis_cli.dead_letters import command as dead
 
 NOWHERE = "nats://127.0.0.1:1"
 

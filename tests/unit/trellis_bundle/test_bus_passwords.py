@@ -9,12 +9,12 @@ import pytest
 
 from support.chart.rendered import CHART, of, rendered
 from support.suite.naming import lacking
-from trellis.kube.fake import FakeKube
 from trellis.kube.resources import NAMESPACES, SECRETS
-from trellis_bundle.base_generate import documents, main, render
-from trellis_bundle.base_model import leaked
-from trellis_bundle.bus_passwords import CLIENTS, SERVER, client_secret, client_texts, make_missing, passwords_file
-from trellis_bundle.cli_errors import CommandError
+from trellis_cli.bus.passwords import CLIENTS, SERVER, client_secret, client_texts, make_missing, passwords_file
+from trellis_cli.common.errors import CommandError
+from trellis_dev.fakes.fake import FakeKube
+from trellis_tools.base.generate import documents, main, render
+from trellis_tools.base.model import leaked
 
 HOME = "trellis-system"
 

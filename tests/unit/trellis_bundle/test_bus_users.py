@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from trellis.bus.accounts import ACCOUNTS_FILE, KEYS_FILE, accounts
-from trellis.credentials import Credentials, Kind
-from trellis_bundle.bus_users import SEEDS, users_command, write
-from trellis_bundle.cli_errors import CommandError
-from trellis_bundle.output import Format
+from trellis.bus.accounts.accounts import ACCOUNTS_FILE, KEYS_FILE, accounts
+from trellis.config.nats_credentials import Credentials, Kind
+from trellis_cli.bus.users import SEEDS, users_command, write
+from trellis_cli.common.errors import CommandError
+from trellis_cli.common.output import Format
 
 
 def test_each_user_gets_a_key_and_a_second_run_changes_nothing(tmp_path: Path) -> None:

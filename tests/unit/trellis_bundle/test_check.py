@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.suite.naming import lacking
-from trellis_bundle.check_model import Answer, PodView, parts_of, reasons_of, view_pods
+from trellis_cli.check.model import Answer, PodView, parts_of, reasons_of, view_pods
 
 Manifest = dict[str, Any]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from trellis.bus.errors import BusUnavailable
+from trellis.config.settings import SettingsError
 from trellis.kube.errors import Call, Forbidden, KubeError, NotFound, Unauthorized, Unavailable
-from trellis.settings import SettingsError
-from trellis_bundle.cli_errors import CommandError, exit_on_error, explain
+from trellis_cli.common.errors import CommandError, exit_on_error, explain
 
 LIST = Call("LIST", "Node", "nodes")
 GET = Call("GET", "Lease", "leases", "trellis-system", "trellis-provisioner")

@@ -1,4 +1,4 @@
-"""The command line imports the command that is asked for, and no other; also in an image without the extra `local`."""
+"""The command line imports the command that is asked for, and no other; also without `trellis-wasm-dev`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ import sys
 import pytest
 
 from support.suite.naming import lacking
-from trellis_bundle.commands import COMMANDS, LOCAL
+from trellis_cli.commands import ADDED, COMMANDS
 
-WITHOUT = "import sys; sys.modules['psutil'] = None; from trellis_bundle.command_line import main; main()"
+WITHOUT = (
+    "import importlib.metadata; importlib.metadata.entry_points = lambda **asked: (); "
+    "from trellis_cli.command_line import main; main()"
+)
 AND_THEN = """
 import sys
-from trellis_bundle.command_line import main
+from trellis_cli.command_line import main
 try:
     main()
 finally:
-    print(*(name for name in sys.modules if name.startswith("trellis_bundle.")), file=sys.stderr)
+    print(*(name for name in sys.modules if name.startswith(("trellis_cli.", "trellis_dev."))), file=sys.stderr)
 """
 
 
@@ -27,16 +30,24 @@ def run(*arguments: str, program: str = WITHOUT) -> subprocess.CompletedProcess[
     )
 
 
-def test_everything_else_works_without_the_extra() -> None:
+def test_everything_else_works_without_the_other_distribution() -> None:
     done = run("version")
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_demo_says_how_to_get_it() -> None:
-    done = run("demo", "--nodes", "3")
+@pytest.mark.parametrize("asked", [["demo", "--nodes", "3"], ["dev", "up"]])
+def test_what_is_of_the_other_distribution_names_it(asked: list[str]) -> None:
+    done = run(*asked)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "trellis-wasm[local]" in done.stderr
+    assert "pip install trellis-wasm-dev" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_bus_of_ones_own_names_it_too() -> None:
+    done = run("run", "node-watcher", "--own-nats", "somewhere")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--own-nats" in done.stderr
+    assert "pip install trellis-wasm-dev" in done.stderr
 
 
 @pytest.mark.parametrize("asked", ["run", "nodes", "crds", "dev", "migrate"])
@@ -45,21 +56,18 @@ def test_a_command_is_there_and_imports_none_of_the_others(asked: str) -> None:
     assert done.returncode == 0, done.stderr
     assert f"Usage: trellis {asked}" in done.stdout.replace("-c", "trellis")
     imported = set(done.stderr.split())
-    modules = {name: f"trellis_bundle.{place.partition(':')[0]}" for name, place in COMMANDS.items()}
+    modules = {name: f"trellis_cli.{place.partition(':')[0]}" for name, place in COMMANDS.items()}
+    modules |= {"dev": "trellis_dev.commands.dev", "demo": "trellis_dev.demo.command"}
     assert {name for name, module in modules.items() if module in imported} == {asked}
 
 
 @pytest.mark.parametrize("arguments", [["--help"], []])
 def test_help_names_every_command(arguments: list[str]) -> None:
     said = run(*arguments, program=AND_THEN).stdout
-    assert all(f" {name} " in said for name in [*COMMANDS, "version"])
+    assert all(f" {name} " in said for name in [*COMMANDS, *ADDED, "version"])
 
 
 def test_a_command_that_does_not_exist_is_answered_with_one_that_does() -> None:
     done = run("node", program=AND_THEN)
     assert done.returncode == 2
     assert lacking(done.stderr, "'node'", "'nodes'") == []
-
-
-def test_what_needs_the_extra_is_a_command() -> None:
-    assert COMMANDS.keys() >= LOCAL

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from support.suite.naming import lacking
-from trellis.read_model.controllers import controller_row
-from trellis_bundle.controllers_model import controllers_part
+from trellis.read_model.tables.controllers import controller_row
+from trellis_cli.controllers.model import controllers_part
 
 
 def a_controller(name: str = "mirror", ready: str | None = "True", **status: Any) -> dict[str, Any]:

@@ -7,8 +7,8 @@ import json
 import pytest
 import yaml
 
-from trellis_bundle.controllers_roles import roles
-from trellis_bundle.secrets_roles import Listed
+from trellis_cli.controllers.roles import roles
+from trellis_cli.secrets.roles import Listed
 
 RolesOutput = pytest.CaptureFixture[str]
 

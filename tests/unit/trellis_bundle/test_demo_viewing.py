@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from console.rights import GROUP
-from trellis.localcluster import ClusterInfo, page
-from trellis.localcluster.errors import ToolError
-from trellis.read_model.watching import Place, parts_of
-from trellis_bundle.demo import viewing
-from trellis_bundle.demo.report import Outcome, document_of, what_next
-from trellis_bundle.demo.viewing import ACCOUNT, Page, log_in, make_viewer, ready_page
+from console.access.rights import GROUP
+from trellis.read_model.live.watching import Place, parts_of
+from trellis_dev.demo import viewing
+from trellis_dev.demo.report import Outcome, document_of, what_next
+from trellis_dev.demo.viewing import ACCOUNT, Page, log_in, make_viewer, ready_page
+from trellis_dev.localcluster import ClusterInfo, page
+from trellis_dev.localcluster.errors import ToolError
 
 HOME = "trellis-system"
 

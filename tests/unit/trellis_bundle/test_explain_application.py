@@ -10,19 +10,19 @@ import pytest
 from support.suite.naming import lacking
 from support.wadm.application_objects import managed, stored
 from trellis import names
-from trellis.lattice.service_views import ServiceView
-from trellis.read_model.apps import row_of
-from trellis.read_model.explain_application import (
+from trellis.lattice.domain.service_views import ServiceView
+from trellis.read_model.explain.application import (
     MANAGER,
     AppWorld,
     explain_application,
     explain_no_application,
     is_named,
 )
-from trellis.read_model.explain_service import Warned
-from trellis.read_model.explain_subject import Absence, Beside
-from trellis.read_model.explaining import Explanation, Leader
-from trellis_bundle.apps_status import applications_part, causes_of
+from trellis.read_model.explain.page import Explanation, Leader
+from trellis.read_model.explain.service import Warned
+from trellis.read_model.explain.subject import Absence, Beside
+from trellis.read_model.tables.apps import row_of
+from trellis_cli.apps.row import applications_part, causes_of
 
 Manifest = dict[str, Any]
 

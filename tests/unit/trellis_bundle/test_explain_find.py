@@ -7,22 +7,22 @@ from typing import Any
 import pytest
 
 from support.suite.naming import lacking
-from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import HOST_CONFIGS, NAMESPACES, NODES, WASM_CONTROLLERS
 from trellis.read_model.errors import AnswerError
-from trellis.read_model.explain_application import SUBJECT as APPLICATION
-from trellis.read_model.explain_controller import SUBJECT as CONTROLLER
-from trellis.read_model.explain_find import NotThereError, find
-from trellis.read_model.explain_hosts import SUBJECT as GROUP
-from trellis.read_model.explain_node import SUBJECT as NODE
-from trellis.read_model.explain_service import SUBJECT as SERVICE
-from trellis.read_model.explain_shim import SUBJECT as SHIM
-from trellis.read_model.explain_subject import Absence, Beside, Subject
-from trellis.read_model.explaining import Leader, Line, Rank
-from trellis.read_model.reading import Reading
+from trellis.read_model.explain.application import SUBJECT as APPLICATION
+from trellis.read_model.explain.controller import SUBJECT as CONTROLLER
+from trellis.read_model.explain.hosts import SUBJECT as GROUP
+from trellis.read_model.explain.node import SUBJECT as NODE
+from trellis.read_model.explain.page import Leader, Line, Rank
+from trellis.read_model.explain.service import SUBJECT as SERVICE
+from trellis.read_model.explain.shim import SUBJECT as SHIM
+from trellis.read_model.explain.subject import Absence, Beside, Subject
+from trellis.read_model.reading.cluster import Reading
+from trellis.read_model.reading.find import NotThereError, find
 from trellis.telemetry import Metrics, setup
-from trellis_bundle.explain import KINDS
-from trellis_bundle.explain_grant import SUBJECT as GRANT
+from trellis_cli.explain.command import KINDS
+from trellis_cli.explain.grant import SUBJECT as GRANT
+from trellis_dev.fakes.fake import FakeKube, status_reply
 
 SUBJECTS = (APPLICATION, CONTROLLER, GRANT, GROUP, NODE, SERVICE, SHIM)
 EVENT = {"type": "Warning", "reason": "Odd", "message": "it was", "involvedObject": {"uid": "u"}}

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from support.suite.naming import lacking
-from trellis.bus.letters import DeadLetter
-from trellis.read_model.explain_controller import controller_cause, explain_controller
-from trellis.read_model.explain_hosts import explain_group, group_cause
-from trellis.read_model.explain_letter import explain_letter
-from trellis.read_model.explain_subject import Beside
-from trellis.read_model.explaining import Explanation, Leader, Line, Rank
-from trellis_bundle.cli_errors import CommandError
-from trellis_bundle.explain import KINDS, Asked, read_argument
-from trellis_bundle.explain_grant import Account, GrantWorld, explain_grant
+from trellis.bus.dead_letters.letters import DeadLetter
+from trellis.read_model.explain.controller import controller_cause, explain_controller
+from trellis.read_model.explain.hosts import explain_group, group_cause
+from trellis.read_model.explain.page import Explanation, Leader, Line, Rank
+from trellis.read_model.explain.subject import Beside
+from trellis.read_model.reading.explained_letter import explain_letter
+from trellis_cli.common.errors import CommandError
+from trellis_cli.explain.command import KINDS, Asked, read_argument
+from trellis_cli.explain.grant import Account, GrantWorld, explain_grant
 
 Manifest = dict[str, Any]
 

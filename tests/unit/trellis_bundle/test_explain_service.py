@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from service_reflector.ownership import Undecided
+from service_reflector.domain.ownership import Undecided
 from support.suite.naming import lacking
 from trellis import names
-from trellis.lattice.addresses import Family
-from trellis.lattice.group_views import GroupView
-from trellis.lattice.manifests import Listener, Protocol
-from trellis.lattice.reach import write_reach
-from trellis.lattice.service_views import PodView, ServiceView, SliceView
-from trellis.read_model.explain_read import view_warning
-from trellis.read_model.explain_service import (
+from trellis.lattice.domain.addresses import Family
+from trellis.lattice.domain.group_views import GroupView
+from trellis.lattice.domain.manifests import Listener, Protocol
+from trellis.lattice.domain.reach import write_reach
+from trellis.lattice.domain.service_views import PodView, ServiceView, SliceView
+from trellis.read_model.explain.page import Explanation, Leader, Line
+from trellis.read_model.explain.service import (
     PRESERVED,
     REFLECTOR,
     Warned,
@@ -24,10 +24,10 @@ from trellis.read_model.explain_service import (
     explain_no_service,
     explain_service,
 )
-from trellis.read_model.explain_subject import Absence, Beside
-from trellis.read_model.explaining import Explanation, Leader, Line
-from trellis_bundle.mirrors import Mirrors, counted, unreached
-from trellis_bundle.status_parts import mirrors_part
+from trellis.read_model.explain.subject import Absence, Beside
+from trellis.read_model.reading.explained import view_warning
+from trellis_cli.status.mirrors import Mirrors, counted, unreached
+from trellis_cli.status.rows import mirrors_part
 
 LISTENER = Listener("httpserver", 8080, Protocol.HTTP, Family.ANY, ((("zone", "a"),),), ("shop-httpserver",))
 SERVICE = ServiceView(

@@ -9,23 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from trellis_bundle import command_line
-from trellis_bundle.__main__ import main
-from trellis_bundle.cli_errors import EXIT_INTERRUPTED
+from trellis_cli import command_line
+from trellis_cli.__main__ import main
+from trellis_cli.common.errors import EXIT_INTERRUPTED
 
 AS_IT_RUNS = """
 import sys
 from pathlib import Path
 
-from trellis_bundle.command_line import app
-from trellis_bundle.commands import register
+from trellis_cli.command_line import app
+from trellis_cli.commands import register
 register(app, "run")
-from trellis.settings import load
-from trellis_bundle.run import SERVICES
+from trellis.config.settings import load
+from trellis_cli.run.services import SERVICES
 assert [one.create(load(one.settings)) for one in SERVICES.values()]
 """
 ASKED = """
-from controller_host.guests import LocalGuests
+from controller_host.scheduler.guests import LocalGuests
 guests = LocalGuests(Path(sys.argv[1]))
 assert guests.uids() == set()
 guests.sweep((), ())

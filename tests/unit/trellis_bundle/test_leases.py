@@ -10,16 +10,16 @@ import pytest
 
 from support.suite.naming import lacking
 from trellis import names
-from trellis.kube.fake import FakeKube
 from trellis.kube.resources import LEASES, NAMESPACES
-from trellis.read_model.explaining import Rank
-from trellis.read_model.reading import Reading
+from trellis.read_model.explain.page import Rank
+from trellis.read_model.reading.cluster import Reading
 from trellis.telemetry import Metrics, setup
-from trellis_bundle import status
-from trellis_bundle.apps_status import read_applications
-from trellis_bundle.controllers import read_controllers
-from trellis_bundle.part import Part
-from trellis_bundle.status import _hosts, _mirrors, _service
+from trellis_cli.apps.row import read_applications
+from trellis_cli.controllers.table import read_controllers
+from trellis_cli.status import command as status
+from trellis_cli.status.command import _hosts, _mirrors, _service
+from trellis_cli.status.row import Part
+from trellis_dev.fakes.fake import FakeKube
 
 NS = "trellis-system"
 FUTURE = timedelta(days=400)

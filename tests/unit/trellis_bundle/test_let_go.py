@@ -17,14 +17,14 @@ from support.cluster.not_served import define, refuse
 from support.suite.naming import lacking
 from trellis import names
 from trellis.kube.errors import NotFound
-from trellis.kube.fake import FakeKube
 from trellis.kube.lease import LeaseRecord, new_lease, taken
 from trellis.kube.resources import ALL, API_SERVICES, APPLICATIONS, DEFINITIONS, HOST_CONFIGS, LEASES, SERVICES, SHIMS
-from trellis.read_model.served import NotServedError
-from trellis_bundle import let_go
-from trellis_bundle.cli_errors import CommandError
-from trellis_bundle.let_go_model import GUARDS, Leases, Row, chosen, replicas_of, still_run
-from trellis_bundle.settings import ClientSettings
+from trellis.read_model.reading.served import NotServedError
+from trellis_cli.common.errors import CommandError
+from trellis_cli.common.settings import ClientSettings
+from trellis_cli.let_go import command as let_go
+from trellis_cli.let_go.model import GUARDS, Leases, Row, chosen, replicas_of, still_run
+from trellis_dev.fakes.fake import FakeKube
 
 Manifest = dict[str, Any]
 ROOT = Path(__file__).parents[3]

@@ -11,8 +11,8 @@ from support.lattices.host_groups import MINIMAL
 from trellis.kube.client import Kube
 from trellis.kube.errors import Call, Unavailable
 from trellis.kube.resources import HOST_CONFIGS, Resource
-from trellis_bundle import migrate_wasmcloud
-from trellis_bundle.migrate_wasmcloud import read_groups
+from trellis_cli.migrate import wasmcloud as migrate_wasmcloud
+from trellis_cli.migrate.wasmcloud import read_groups
 
 GROUPS = 50
 

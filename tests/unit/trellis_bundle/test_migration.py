@@ -8,19 +8,20 @@ from typing import Any
 
 import pytest
 
-from node_watcher.actions import Snapshot
-from node_watcher.decide import decide
-from provisioner.resources import Installer
-from provisioner.shim_resources import view_runtime_class
+from node_watcher.domain.actions import Snapshot
+from node_watcher.domain.decide import decide
+from provisioner.domain.resources import Installer
+from provisioner.domain.shim_resources import view_runtime_class
 from support.nodes.leftovers import Manifest, leftover
 from support.suite.naming import lacking
 from trellis import names
-from trellis.node_and_job import view_node
-from trellis.peers import Peer
-from trellis.provisioning import KWASM, NodeView, installed_on
-from trellis.shims import view_shim
-from trellis.targets import target_of
-from trellis_bundle.migration import (
+from trellis.provisioning.nodes_and_jobs import view_node
+from trellis.provisioning.other_controllers import Peer
+from trellis.provisioning.shims import view_shim
+from trellis.provisioning.targets import target_of
+from trellis.provisioning.views import KWASM, NodeView, installed_on
+from trellis_cli.migrate.model.kwasm import Values, plan_kwasm, values_of, with_values
+from trellis_cli.migrate.model.plan import (
     DeleteJob,
     Doing,
     PatchDeployment,
@@ -33,8 +34,7 @@ from trellis_bundle.migration import (
     take_over_controllers,
     view_peer_job,
 )
-from trellis_bundle.migration_kwasm import Values, plan_kwasm, values_of, with_values
-from trellis_bundle.migration_rcm import plan_rcm
+from trellis_cli.migrate.model.rcm import plan_rcm
 
 IMAGE = "ghcr.io/kwasm/kwasm-node-installer:main"
 INSTALLER = Installer(IMAGE, "example.invalid/own", "Never", None, "trellis", 60, 0, "1m", "1Mi", "default")

@@ -11,9 +11,9 @@ import pytest
 
 from support.suite.naming import lacking
 from trellis.crds.secret_grants import SecretGrant
-from trellis_bundle.migration import Doing, Step
-from trellis_bundle.migration_wasmcloud import Former, FormerGroup
-from trellis_bundle.migration_wasmcloud_secrets import plan_secrets
+from trellis_cli.migrate.model.plan import Doing, Step
+from trellis_cli.migrate.model.wasmcloud import Former, FormerGroup
+from trellis_cli.migrate.model.wasmcloud_secrets import plan_secrets
 
 Manifest = dict[str, Any]
 

@@ -15,12 +15,12 @@ from support.suite.naming import lacking
 from trellis import names
 from trellis.crds.kinds import APPLICATIONS, make_definition
 from trellis.kube.resources import API_SERVICES, HOST_CONFIGS, SERVICES
-from trellis_bundle.migration import Doing, Step
-from trellis_bundle.migration_wasmcloud import Former, FormerGroup, plan_registration, plan_services, still_served
-from trellis_bundle.migration_wasmcloud_groups import plan_groups
-from trellis_bundle.migration_wasmcloud_kind import plan_kind
-from trellis_bundle.migration_wasmcloud_rest import plan_rest, warnings_of
-from trellis_bundle.migration_writes import DeleteObject, PatchObject
+from trellis_cli.migrate.model.plan import Doing, Step
+from trellis_cli.migrate.model.wasmcloud import Former, FormerGroup, plan_registration, plan_services, still_served
+from trellis_cli.migrate.model.wasmcloud_groups import plan_groups
+from trellis_cli.migrate.model.wasmcloud_kind import plan_kind
+from trellis_cli.migrate.model.wasmcloud_rest import plan_rest, warnings_of
+from trellis_cli.migrate.model.writes import DeleteObject, PatchObject
 
 RELEASE = {"meta.helm.sh/release-name": "platform", "meta.helm.sh/release-namespace": "ops"}
 DEFINITION: Manifest = {

@@ -11,7 +11,6 @@ import pytest
 from support.cluster.not_served import define, refuse
 from trellis.crds.kinds import APPLICATIONS as KIND
 from trellis.kube.errors import NotFound
-from trellis.kube.fake import FakeKube
 from trellis.kube.resources import (
     API_SERVICES,
     APPLICATIONS,
@@ -22,19 +21,22 @@ from trellis.kube.resources import (
     WASM_CONTROLLERS,
     Resource,
 )
-from trellis.peers import Peer
-from trellis.read_model.explain_read import group_page, shim_page
-from trellis.read_model.reading import Reading
-from trellis.read_model.served import NotServedError
+from trellis.provisioning.other_controllers import Peer
+from trellis.read_model.reading.cluster import Reading
+from trellis.read_model.reading.explained import group_page, shim_page
+from trellis.read_model.reading.served import NotServedError
 from trellis.telemetry import Metrics, setup
-from trellis_bundle import controllers, migrate_run, secrets_check
-from trellis_bundle.apps_ask import read_groups
-from trellis_bundle.cli_errors import CommandError, explain
-from trellis_bundle.migrate_run import Found, How, list_all
-from trellis_bundle.migrate_wasmcloud import _applications, _read
-from trellis_bundle.output import Format
-from trellis_bundle.rollout_read import Reader
-from trellis_bundle.settings import ClientSettings
+from trellis_cli.apps.ask import read_groups
+from trellis_cli.common.errors import CommandError, explain
+from trellis_cli.common.output import Format
+from trellis_cli.common.settings import ClientSettings
+from trellis_cli.controllers import table as controllers
+from trellis_cli.migrate import run as migrate_run
+from trellis_cli.migrate.run import Found, How, list_all
+from trellis_cli.migrate.wasmcloud import _applications, _read
+from trellis_cli.rollout.read import Reader
+from trellis_cli.secrets import check as secrets_check
+from trellis_dev.fakes.fake import FakeKube
 
 Ask = Callable[[FakeKube], Coroutine[Any, Any, Any]]
 SETTINGS = ClientSettings()

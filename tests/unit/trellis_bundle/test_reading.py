@@ -10,16 +10,16 @@ from support.cluster.not_served import define, refuse
 from support.suite.naming import lacking
 from trellis import names
 from trellis.kube.errors import Unavailable
-from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import HOST_CONFIGS, NAMESPACES, PODS
-from trellis.provision_reasons import NODE_UPDATE_REFUSED, Reason
-from trellis.read_model.explain_application import AppWorld, explain_application
-from trellis.read_model.explain_job import refused_by_node, unlabelled_by_node
-from trellis.read_model.reading import Reading
+from trellis.provisioning.reasons import NODE_UPDATE_REFUSED, Reason
+from trellis.read_model.explain.application import AppWorld, explain_application
+from trellis.read_model.explain.job import refused_by_node, unlabelled_by_node
+from trellis.read_model.reading.cluster import Reading
 from trellis.telemetry import Metrics, setup
-from trellis.testing.builders import a_node
-from trellis_bundle.apps_status import causes_of
-from trellis_bundle.explain_grant import GrantWorld, explain_grant
+from trellis_cli.apps.row import causes_of
+from trellis_cli.explain.grant import GrantWorld, explain_grant
+from trellis_dev.fakes.fake import FakeKube, status_reply
+from trellis_dev.testing.builders import a_node
 
 Manifest = dict[str, Any]
 WHY = 'pods is forbidden: User "a" cannot list resource "pods" in API group "" at the cluster scope'

@@ -9,18 +9,18 @@ import pytest
 
 from support.suite.naming import lacking
 from trellis import names
-from trellis.installing import ShimWish
-from trellis.ledger import Entry, Ledger
-from trellis.provisioning import NodeView, Target, encode_digests
-from trellis.read_model.rollout import NodeStage, Phase, Standing, World, document, standing_of
-from trellis.shim_history import Revision
-from trellis.shim_status import OTHER_CONTROLLER, Condition, Counts, Status
-from trellis.shims import ShimView, wish_for
-from trellis.testing.builders import a_node, a_shim, failed, opted_in, proved
-from trellis_bundle.cli_errors import CommandError
-from trellis_bundle.rollout_change import pause, resume, undo
-from trellis_bundle.rollout_read import Found
-from trellis_bundle.rollout_views import summary
+from trellis.installer_api.spec import ShimWish
+from trellis.provisioning.ledger import Entry, Ledger
+from trellis.provisioning.revisions import Revision
+from trellis.provisioning.shim_status import OTHER_CONTROLLER, Condition, Counts, Status
+from trellis.provisioning.shims import ShimView, wish_for
+from trellis.provisioning.views import NodeView, Target, encode_digests
+from trellis.read_model.tables.rollout import NodeStage, Phase, Standing, World, document, standing_of
+from trellis_cli.common.errors import CommandError
+from trellis_cli.rollout.change import pause, resume, undo
+from trellis_cli.rollout.read import Found
+from trellis_cli.rollout.views import summary
+from trellis_dev.testing.builders import a_node, a_shim, failed, opted_in, proved
 
 SPIN = a_shim()
 SEEN = Status(observed_generation=1)

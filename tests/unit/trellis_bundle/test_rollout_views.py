@@ -9,12 +9,12 @@ import pytest
 from rich.console import Console
 
 from support.suite.naming import lacking
-from trellis.ledger import Ledger
-from trellis.read_model.rollout import NodeStage, Phase, ShimNode, Standing, World
-from trellis.shim_status import Status
-from trellis.testing.builders import a_node, a_shim
-from trellis_bundle.output import Format
-from trellis_bundle.rollout_views import Lines, OnTerminal, page
+from trellis.provisioning.ledger import Ledger
+from trellis.provisioning.shim_status import Status
+from trellis.read_model.tables.rollout import NodeStage, Phase, ShimNode, Standing, World
+from trellis_cli.common.output import Format
+from trellis_cli.rollout.views import Lines, OnTerminal, page
+from trellis_dev.testing.builders import a_node, a_shim
 
 WORLD = World(a_shim(), Status(), (a_shim(),), (a_node(),), Ledger({}))
 BROKEN = ShimNode("broken", NodeStage.FAILED, 2, "no [bold]space\nleft")

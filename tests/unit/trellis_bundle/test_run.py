@@ -9,8 +9,8 @@ import pytest
 import host_manager.settings
 import provisioner.settings
 from support.suite.naming import lacking
-from trellis.settings import SettingsError
-from trellis_bundle.run import SERVICES, choose, misspelt, refuse_half_confined
+from trellis.config.settings import SettingsError
+from trellis_cli.run.services import SERVICES, choose, misspelt, refuse_half_confined
 
 
 def test_a_confined_service_runs_alone_and_not_beside_one_that_works_on_the_whole_cluster() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from secrets_backend.decide import Grant, Identity, LinkGrant, view_grant
-from secrets_backend.tokens import Token
+from secrets_backend.domain.decide import Grant, Identity, LinkGrant, view_grant
+from secrets_backend.domain.tokens import Token
 from support.suite.naming import lacking
-from trellis.lattice.group_views import GroupView, view_group
-from trellis_bundle.secrets_check_model import (
+from trellis.lattice.domain.group_views import GroupView, view_group
+from trellis_cli.secrets.model import (
     Around,
     Row,
     Use,

@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from trellis_bundle.secrets_roles import Listed, roles
+from trellis_cli.secrets.roles import Listed, roles
 
 RolesOutput = pytest.CaptureFixture[str]
 

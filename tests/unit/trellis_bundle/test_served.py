@@ -6,12 +6,12 @@ import pytest
 
 from support.cluster.not_served import define, refuse
 from trellis.kube.errors import Forbidden, KubeError, NotFound
-from trellis.kube.fake import FakeKube
 from trellis.kube.resources import HOST_CONFIGS, WASM_CONTROLLERS
 from trellis.telemetry import Metrics, setup
-from trellis_bundle.controllers import read_controllers
-from trellis_bundle.part import Part
-from trellis_bundle.served import list_or_row
+from trellis_cli.controllers.table import read_controllers
+from trellis_cli.status.row import Part
+from trellis_cli.status.served import list_or_row
+from trellis_dev.fakes.fake import FakeKube
 
 ROW, UNKNOWN = "hosts", {"groups": None}
 

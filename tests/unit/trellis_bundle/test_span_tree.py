@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from trellis.read_model.span_tree import Branch, forest
-from trellis_bundle.span_tree import lines_of, render
+from trellis.read_model.traces.span_tree import Branch, forest
+from trellis_cli.trace.span_tree import lines_of, render
 
 MS = 1_000_000
 

@@ -12,19 +12,19 @@ import pytest
 from rich.console import Console
 
 from support.suite.naming import lacking
-from trellis.bus.survey import StreamCount
-from trellis.bus.tail import TailedEvent
-from trellis.ledger import Entry, Ledger
-from trellis.read_model.leaders import Leadership, claim_of
-from trellis.read_model.nodes import rows_of
-from trellis.testing.builders import DIGEST, a_job, a_node, failed, opted_in, proved
-from trellis_bundle.events import line_of
-from trellis_bundle.gather import Rollout
-from trellis_bundle.nodes import show, table_of
-from trellis_bundle.output import Format
-from trellis_bundle.part import Part
-from trellis_bundle.status import Status
-from trellis_bundle.status_parts import bus_part, claim_part, hosts_part, rollout_part, secrets_part, service_part
+from trellis.bus.streams.survey import StreamCount
+from trellis.bus.streams.tail import TailedEvent
+from trellis.provisioning.ledger import Entry, Ledger
+from trellis.read_model.reading.leaders import Leadership, claim_of
+from trellis.read_model.tables.nodes import rows_of
+from trellis_cli.common.gather import Rollout
+from trellis_cli.common.output import Format
+from trellis_cli.events import line_of
+from trellis_cli.nodes import show, table_of
+from trellis_cli.status.command import Status
+from trellis_cli.status.row import Part
+from trellis_cli.status.rows import bus_part, claim_part, hosts_part, rollout_part, secrets_part, service_part
+from trellis_dev.testing.builders import DIGEST, a_job, a_node, failed, opted_in, proved
 
 BUSY = opted_in(a_node("busy"))
 BROKEN = failed(opted_in(a_node("broken")))

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from trellis.settings import SettingsError
-from trellis_bundle.times import span
+from trellis.config.settings import SettingsError
+from trellis_cli.common.times import span
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from support.console import seen_objects as objects
-from trellis.lattice.service_views import view_pod
-from trellis.node_and_job import view_node
-from trellis.read_model.cards import (
+from trellis.lattice.domain.service_views import view_pod
+from trellis.provisioning.nodes_and_jobs import view_node
+from trellis.read_model.entities.cards import (
     view_app_card,
     view_controller_card,
     view_ends,
@@ -22,10 +22,10 @@ from trellis.read_model.cards import (
     view_service_card,
     view_shim_card,
 )
-from trellis.read_model.composing import PARTS, Composer
-from trellis.read_model.entities import PartStatus, part_entity
-from trellis_bundle.top_keys import PAGE, Screen, keys, press
-from trellis_bundle.top_model import (
+from trellis.read_model.entities.composing import PARTS, Composer
+from trellis.read_model.entities.entities import PartStatus, part_entity
+from trellis_cli.top.keys import PAGE, Screen, keys, press
+from trellis_cli.top.model import (
     SHEETS,
     Kind,
     Wanted,
@@ -39,7 +39,7 @@ from trellis_bundle.top_model import (
     sorts,
     unread,
 )
-from trellis_bundle.top_views import screen_of, sheet_of
+from trellis_cli.top.views import screen_of, sheet_of
 
 REFUSED = ("not allowed to list nodes in the whole cluster", "ask for the right")
 

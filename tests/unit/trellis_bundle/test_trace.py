@@ -10,12 +10,12 @@ import pytest
 from rich.console import Console
 
 from support.suite.naming import lacking
-from trellis.bus.tail import Selection
+from trellis.bus.streams.tail import Selection
 from trellis.events.subjects import FACTS, pattern_filter
-from trellis.read_model.span_tree import document_of
-from trellis.read_model.spans import ReadSpan, SpanLink, TraceDataError, missing_parents, read_spans
-from trellis_bundle.trace import KINDS, pattern_of
-from trellis_bundle.trace_views import notes, summary, table_of
+from trellis.read_model.traces.span_tree import document_of
+from trellis.read_model.traces.spans import ReadSpan, SpanLink, TraceDataError, missing_parents, read_spans
+from trellis_cli.trace.command import KINDS, pattern_of
+from trellis_cli.trace.views import notes, summary, table_of
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 OTHER = "b" * 32

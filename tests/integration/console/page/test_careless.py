@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 import pytest
 from playwright.async_api import Request, Route, expect
 
-from console.feed import Item, item_of_letter
+from console.live.feed import Item, item_of_letter
 from support.console import seen_objects as objects
 from support.console.page_browser import Chrome
 from support.console.viewers import People, World, console, may
-from trellis.bus.letters import letter_of
-from trellis.bus.stored import Stored
+from trellis.bus.dead_letters.letters import letter_of
+from trellis.bus.streams.stored import Stored
 from trellis.kube.resources import NODES
 
 TOKEN = "t-jane"

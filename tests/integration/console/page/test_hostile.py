@@ -11,7 +11,6 @@ from playwright.async_api import Route, expect
 from support.console import seen_objects as objects
 from support.console.page_browser import Chrome
 from support.console.viewers import People, World, console, may
-from trellis.kube.fake import FakeKube
 from trellis.kube.resources import (
     APPLICATIONS,
     HOST_CONFIGS,
@@ -21,6 +20,7 @@ from trellis.kube.resources import (
     SHIMS,
     WASM_CONTROLLERS,
 )
+from trellis_dev.fakes.fake import FakeKube
 
 TOKEN = "t-jane"
 

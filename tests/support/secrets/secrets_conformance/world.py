@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from support.secrets.secrets_client import Headers, Key, Reply, SecretsClient
-from trellis.localcluster.api import Api
+from trellis_dev.localcluster.api import Api
 
 PREFIX: Final = "wasmcloud.secrets"
 VERSION: Final = "v1alpha1"

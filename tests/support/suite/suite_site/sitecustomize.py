@@ -1,7 +1,7 @@
 """In each Python process that a test starts: a service in it comes as its account, as the tests' own services do.
 
-Python imports this by its name, from ``PYTHONPATH``. It imports nothing itself, and waits for ``trellis.service`` to be
-imported and for a service to run: most processes are not services.
+Python imports this by its name, from ``PYTHONPATH``. It imports nothing itself, and waits for
+``trellis.runtime.service`` to be imported and for a service to run: most processes are not services.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-SERVICE = "trellis.service"
+SERVICE = "trellis.runtime.service"
 VARIABLE = "SUITE_KUBECONFIG"
 
 

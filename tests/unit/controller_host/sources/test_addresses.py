@@ -12,11 +12,11 @@ import psutil
 import pytest
 from yarl import URL
 
-from controller_host import transfers
-from controller_host.source_errors import SourceReason
-from controller_host.sources import Sources
+from controller_host.domain.source_errors import SourceReason
+from controller_host.module import transfers
+from controller_host.module.sources import Sources
+from controller_host.module.web import Web
 from controller_host.timings import SourceTimings
-from controller_host.web import Web
 from support.guests.module_sources import LOOPBACK, SHA, WASM, files, world
 from support.suite.naming import lacking
 from unit.node_installer.servers import Answer

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from controller_host import layers, source_errors
-from controller_host.source_errors import SourceReason
+from controller_host.domain import layers, source_errors
+from controller_host.domain.source_errors import SourceReason
 from support.guests.module_sources import SHA, WASM, world
 from support.suite.naming import lacking
 from unit.node_installer.servers import Registry

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controller_host.source_errors import SourceError, SourceReason
+from controller_host.domain.source_errors import SourceError, SourceReason
 from support.guests.module_sources import LOGIN, USER, WASM, World, world
 from support.suite.naming import lacking
 from trellis.kube.resources import SECRETS

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from controller_host import transfers, web
-from controller_host.sources import Asked, Sources
+from controller_host.module import transfers, web
+from controller_host.module.sources import Asked, Sources
+from controller_host.module.web import Web
 from controller_host.timings import SourceTimings
-from controller_host.web import Web
 from support.guests.module_sources import SHA, USER, WASM, files, world
 from trellis.crds.wasm_controllers import Module
-from trellis.kube.fake import FakeKube
+from trellis_dev.fakes.fake import FakeKube
 
 
 class Busy(Web):

@@ -1,0 +1,155 @@
+"""`trellis dev`: a real control plane on this machine, for trying things out and for tests.
+
+In: options of the command line. Out: a summary for people, or with ``--json`` one JSON value as the last line of
+standard output; progress goes to standard error. Called by the `trellis` command. Exit status: 0 done, 1 it failed
+(the message says what to do), 2 the command line asks for something that does not exist, 128 + n ended by signal n.
+Invariant: importing this module imports nothing that takes its time: help and mistakes are answered at once.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+app = typer.Typer(help="A real control plane on this machine: NATS, Kubernetes, simulated nodes.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Option(help="Name of the cluster.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON as the last line of standard output.")]
+Jaeger = Annotated[bool, typer.Option("--jaeger", help="With Jaeger, to look at traces.")]
+
+
+class OptionalCount(TyperCommand):
+    """A command whose option ``--real-node`` may be given with a number or without, which means one."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 (typer keeps its type to itself)
+        """Give the option the number it was written without."""
+        words: list[str] = []
+        for word, following in zip(args, [*args, ""][1:], strict=True):
+            words.append("--real-node=1" if word == "--real-node" and not following.isdecimal() else word)
+        return super().parse_args(ctx, words)
+
+
+class Containerd(StrEnum):
+    """The versions of containerd that real nodes can run."""
+
+    TWO = "2"
+    ONE_SIX = "1.6"
+
+
+@app.command(cls=OptionalCount)
+def up(  # noqa: PLR0913, PLR0917 (one parameter an option)
+    name: Name = "default",
+    nodes: Annotated[int, typer.Option(min=0, max=5000, help="How many simulated nodes.")] = 0,
+    jaeger: Jaeger = False,
+    wadm: Annotated[bool, typer.Option("--wadm", help="With wadm and wasmCloud hosts.")] = False,
+    wadm_hosts: Annotated[int, typer.Option(min=0, max=50, help="How many hosts each lattice has; for --wadm.")] = 1,
+    wadm_lattice: Annotated[list[str] | None, typer.Option(help="A lattice, instead of 'default'; repeatable.")] = None,
+    wadm_label: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label of hosts that are made; repeatable.")
+    ] = None,
+    real_node: Annotated[
+        int,
+        typer.Option(
+            "--real-node",
+            min=0,
+            max=8,
+            metavar="[N]",
+            help="With N real nodes (1 without a number): kubelet, containerd. Needs root.",
+        ),
+    ] = 0,
+    containerd: Annotated[Containerd, typer.Option(help="The containerd of real nodes.")] = Containerd.TWO,
+    lattice_nats: Annotated[
+        bool, typer.Option("--lattice-nats", help="With a NATS by which pods of real nodes join lattices.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Bring a cluster up, or complete the one that runs.
+
+    The first time, missing programs are built from Go modules and crates, which takes minutes; later it is a few
+    seconds.
+    """
+    labels = _labels(wadm_label or [])
+    if not wadm and (wadm_hosts != 1 or wadm_lattice or wadm_label):
+        typer.echo("--wadm-hosts, --wadm-lattice and --wadm-label say what lattices --wadm adds: give --wadm", err=True)
+        raise typer.Exit(2)
+    from trellis_dev.commands import local as dev_local  # noqa: PLC0415 - what it imports takes its time
+    from trellis_dev.localcluster import Lattices  # noqa: PLC0415 - what it imports takes its time
+
+    real = dev_local.RealNodes(real_node, containerd.value, lattice_nats)
+    lattices = Lattices(tuple(wadm_lattice or ["default"]), wadm_hosts, labels) if wadm else None
+    dev_local.up(name, nodes=nodes, real=real, jaeger=jaeger, lattices=lattices, as_json=as_json)
+
+
+@app.command()
+def down(
+    name: Name = "default", every: Annotated[bool, typer.Option("--all", help="Every cluster of yours.")] = False
+) -> None:
+    """Take a cluster down and remove everything of it."""
+    from trellis_dev.commands import local as dev_local  # noqa: PLC0415 - what it imports takes its time
+
+    dev_local.down(None if every else name)
+
+
+@app.command()
+def status(as_json: Json = False) -> None:
+    """List the clusters, and which of their components run."""
+    from trellis_dev.commands import local as dev_local  # noqa: PLC0415 - what it imports takes its time
+
+    dev_local.status(as_json=as_json)
+
+
+@app.command("tools")
+def ensure_tools(
+    jaeger: Jaeger = False,
+    real_node: Annotated[bool, typer.Option("--real-node", help="What real nodes and their tests need, too.")] = False,
+    wadm: Annotated[bool, typer.Option("--wadm", help="wadm and a wasmCloud host, too.")] = False,
+) -> None:
+    """Get every program that clusters need, building what is missing."""
+    from trellis_dev.commands import local as dev_local  # noqa: PLC0415 - what it imports takes its time
+
+    dev_local.ensure_tools(jaeger=jaeger, real_node=real_node, wadm=wadm)
+
+
+@app.command("image")
+def build_images(
+    source: Annotated[Path, typer.Option(metavar="DIR", help="A checkout of Trellis.")] = Path(),
+    name: Name = "default",
+    export: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write archives, SBOMs and licences there, too.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Build the images from a checkout, with no container engine, and load them on the real nodes of a cluster.
+
+    The first time it makes a Debian tree for their base. Needs root and Linux.
+    """
+    from trellis_dev.commands import images as dev_images  # noqa: PLC0415 - what it imports takes its time
+
+    dev_images.build(source, name, export, as_json=as_json)
+
+
+@app.command("page")
+def build_page(
+    source: Annotated[Path, typer.Option(metavar="DIR", help="A checkout of Trellis.")] = Path(),
+    check: Annotated[
+        bool, typer.Option("--check", help="Check its types and run the tests of its model, too.")
+    ] = False,
+    browser: Annotated[bool, typer.Option("--browser", help="Get the browser that its tests need, too.")] = False,
+) -> None:
+    """Build the page of the console, for `trellis run console` from this checkout. Needs node and npm."""
+    from trellis_dev.commands import page as dev_page  # noqa: PLC0415 - what it imports takes its time
+
+    dev_page.build(source, check=check, browser=browser)
+
+
+def _labels(pairs: list[str]) -> dict[str, str]:
+    """Return KEY=VALUE pairs as a mapping; ends the command with status 2 if one is none."""
+    for pair in pairs:
+        if not pair.partition("=")[0] or "=" not in pair:
+            typer.echo(f"'{pair}' is no label: give --wadm-label KEY=VALUE", err=True)
+            raise typer.Exit(2)
+    return {key: value for key, _, value in (pair.partition("=") for pair in pairs)}

@@ -1,0 +1,91 @@
+"""What `trellis dev image` does; loaded only when it runs.
+
+In: a checkout, the name of a cluster. Out: the images in the cache, on the cluster's real nodes, and where asked for as
+files; their names and how to install with them on standard output. Called by :mod:`trellis_dev.commands.dev`.
+Invariant: nodes that are off, or a cluster without real nodes, are named, not passed by in silence.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from pathlib import Path
+
+import typer
+
+from trellis_dev.commands.local import ending_well
+from trellis_dev.localcluster import ClusterInfo, LocalClusterError, cluster, requirements
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.node_images import NATS, nats_image
+from trellis_dev.localcluster.own_images import INSTALLER, SERVICES, documents, own_image, require_checkout
+from trellis_dev.localcluster.progress import on_stderr
+from trellis_dev.localcluster.realnode_faults import load_image
+
+_OWN = (SERVICES, INSTALLER)
+
+
+def build(checkout: Path, name: str, export: Path | None, *, as_json: bool) -> None:
+    """Build the images, load them, export them, and print what is where."""
+    with ending_well("building the images"), on_stderr() as progress:
+        require_checkout(checkout.resolve())
+        requirements.require()
+        how = How(progress, threading.Event())
+        archives = {image.name: own_image(image, checkout.resolve(), how) for image in _OWN}
+        archives[NATS] = nats_image(how)
+        nodes = _load(name, list(archives.values()))
+        if export is not None:
+            _export(archives, export)
+    if as_json:
+        typer.echo(json.dumps({"images": {image: str(path) for image, path in archives.items()}, "nodes": nodes}))
+    else:
+        typer.echo(_summary(archives, name, nodes))
+
+
+def _load(name: str, archives: list[Path]) -> list[str]:
+    """Give the images to each real node of the cluster, if there is one; return the nodes' names."""
+    nodes = [node.name for found in cluster.status() if found.name == name for node in found.real_nodes]
+    for node in nodes:
+        for archive in archives:
+            load_image(name, node, archive)
+    return nodes
+
+
+def _export(archives: dict[str, Path], target: Path) -> None:
+    """Write each image with the SBOM, the licences and the list of the base's packages that are in it.
+
+    Raises:
+        LocalClusterError: if the directory cannot be written.
+    """
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for image in _OWN:
+            short = image.name.rpartition("/")[2].partition(":")[0]
+            shutil.copyfile(archives[image.name], target / f"{short}.tar")
+            for file, content in documents(archives[image.name]).items():
+                (target / f"{short}.{file}").write_bytes(content)
+    except OSError as error:
+        raise LocalClusterError(f"--export: {target} cannot be written: {error.strerror}") from error
+
+
+def _summary(archives: dict[str, Path], name: str, nodes: list[str]) -> str:
+    lines = [f"{image:<32} {path}" for image, path in archives.items()]
+    lines.append(f"On the nodes {', '.join(nodes)} of cluster '{name}'." if nodes else _nowhere(name))
+    repository, _, tag = SERVICES.name.partition(":")
+    lines += [
+        "To try the chart with them, on a bus without passwords and without a volume:",
+        "  kubectl create namespace trellis-system",
+        f"  kubectl run bus --namespace trellis-system --image {NATS} --port 4222 --expose -- --jetstream",
+        "  helm install trellis deploy/helm/trellis --namespace trellis-system \\",
+        f"    --set image.repository={repository} --set-string image.tag={tag} \\",
+        "    --set nats.enabled=false --set nats.url=nats://bus.trellis-system:4222 \\",
+        f"    --set services.provisioner.settings.TRELLIS_NODE_INSTALLER_IMAGE={INSTALLER.name}",
+    ]
+    return "\n".join(lines)
+
+
+def _nowhere(name: str) -> str:
+    named = "" if name == "default" else f" --name {name}"
+    found: list[ClusterInfo] = [one for one in cluster.status() if one.name == name]
+    why = f"cluster '{name}' has no real nodes" if found else f"there is no cluster '{name}'"
+    return f"On no node: {why}; `trellis dev up{named} --real-node`, and again. Elsewhere: docker load --input ARCHIVE"

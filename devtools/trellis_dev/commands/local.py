@@ -1,0 +1,189 @@
+"""What the commands of `trellis dev` do; loaded only when one runs.
+
+In: checked options. Out: text or JSON on standard output, progress and errors on standard error, an exit status.
+Called by :mod:`trellis_dev.commands.dev`. Invariant: an `up` that does not end with status 0 leaves nothing of a new
+cluster behind.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import NoReturn
+
+import typer
+
+from trellis_dev.definitions import define_kinds
+from trellis_dev.localcluster import (
+    ClusterInfo,
+    Lattices,
+    LocalClusterError,
+    cluster,
+    lattice_servers,
+    node_images,
+    realnode,
+    registry,
+    requirements,
+    tools,
+    wasmshim,
+)
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.commands import PORTS
+from trellis_dev.localcluster.progress import on_stderr
+from trellis_dev.localcluster.state import LatticeHost
+
+_TERMINATING = (signal.SIGTERM, signal.SIGHUP)
+
+
+class _Terminated(BaseException):
+    """A signal asked this process to end; like KeyboardInterrupt no Exception, so that nothing on the way stops it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    del frame
+    raise _Terminated(number)
+
+
+@contextmanager
+def ending_well(what: str) -> Iterator[None]:
+    """Turn errors and signals into a message on standard error and an exit status."""
+    previous = {number: signal.signal(number, _terminate) for number in _TERMINATING}
+    try:
+        yield
+    except LocalClusterError as error:
+        typer.echo(f"trellis: {error}", err=True)
+        raise typer.Exit(1) from error
+    except KeyboardInterrupt:
+        typer.echo(f"trellis: {what} was interrupted", err=True)
+        raise typer.Exit(128 + signal.SIGINT) from None
+    except _Terminated as ended:
+        typer.echo(f"trellis: {what} was ended by {signal.Signals(ended.number).name}", err=True)
+        raise typer.Exit(128 + ended.number) from None
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+@dataclass(frozen=True)
+class RealNodes:
+    """How many real nodes, their containerd, and whether their pods are to reach the lattices' NATS."""
+
+    count: int
+    containerd: str
+    lattice_nats: bool
+
+
+def up(name: str, *, nodes: int, real: RealNodes, jaeger: bool, lattices: Lattices | None, as_json: bool) -> None:
+    """Bring a cluster up and print how to reach it."""
+    with ending_well(f"bringing up cluster '{name}'"), on_stderr() as progress:
+        info = cluster.up(
+            name,
+            nodes=nodes,
+            jaeger=jaeger,
+            real_nodes=real.count,
+            containerd=real.containerd,
+            lattices=lattices,
+            lattice_nats=real.lattice_nats,
+            progress=progress,
+        )
+        define_kinds(info, progress)
+    typer.echo(info.model_dump_json(exclude=_hidden(info)) if as_json else _summary(info))
+
+
+def _hidden(info: ClusterInfo) -> set[str]:
+    """Return the fields that are no part of what is printed: real nodes and lattices only where there are any."""
+    optional: dict[str, object] = {"real_nodes": info.real_nodes, "lattice_nats": info.lattice_nats}
+    optional |= {"lattices": info.lattices, "lattice_hosts": info.lattices}
+    return {"audit_log", *(field for field, found in optional.items() if not found)}
+
+
+def down(name: str | None) -> None:
+    """Take down one cluster, or all; one that belongs to a live process is named, left, and makes the status 1."""
+    left = []
+    with ending_well("taking clusters down"):
+        for each in [name] if name is not None else registry.names():
+            try:
+                typer.echo(f"cluster '{each}' is down" if cluster.down(each) else f"there is no cluster '{each}'")
+            except LocalClusterError as error:
+                typer.echo(f"trellis: {error}", err=True)
+                left.append(each)
+    if left:
+        raise typer.Exit(1)
+
+
+def status(*, as_json: bool) -> None:
+    """Print the clusters."""
+    with ending_well("listing clusters"):
+        found = cluster.status()
+    if as_json:
+        typer.echo(json.dumps([info.model_dump(mode="json", exclude=_hidden(info)) for info in found]))
+    elif found:
+        typer.echo("\n".join(map(_describe, found)))
+    else:
+        typer.echo("there are no clusters: `trellis dev up` brings one up")
+
+
+def ensure_tools(*, jaeger: bool, real_node: bool, wadm: bool) -> None:
+    """Get the tools and print where they are."""
+    wanted = [*tools.DEFAULT, *(["jaeger"] if jaeger else []), *(tools.REAL_NODE if real_node else ())]
+    with ending_well("getting the tools"), on_stderr() as progress:
+        if real_node:
+            requirements.require()
+            how = How(progress, threading.Event())
+            realnode.prepare(how)
+            node_images.hello_wasm_image(wasmshim.hello_module(how), how)
+            wasmshim.shim(how)
+        found = cluster.prepare(wanted, progress)
+        if wadm:
+            found |= lattice_servers.lattice_servers(How(progress, threading.Event()))
+    for tool, program in found.items():
+        typer.echo(f"{tool:<24} {program}")
+
+
+def _summary(info: ClusterInfo) -> str:
+    named = "" if info.name == "default" else f" --name {info.name}"
+    lines = [
+        f"Cluster '{info.name}' is up. For kubectl, and for the services:",
+        f"  export KUBECONFIG={info.kubeconfig}",
+        f"  export TRELLIS_NATS_URL={info.nats_url}",
+    ]
+    if info.otlp_endpoint is not None:
+        lines.append(f"  export TRELLIS_OTLP_ENDPOINT={info.otlp_endpoint} TRELLIS_JAEGER_URL={info.jaeger_url}")
+    lines += [f"Real node {node.name}: {node.address}, what it changed: {node.root}" for node in info.real_nodes]
+    if info.lattice_nats is not None:
+        lines.append(f"Lattices for pods on real nodes: natsAddress: {info.lattice_nats}")
+    lines += [_of_host(host) for host in info.lattice_hosts]
+    lines += [
+        f"Programs, kubectl among them: {info.bin_dir}",
+        "The services do not run yet: trellis run",
+        f"Take it down: trellis dev down{named}",
+    ]
+    return "\n".join(lines)
+
+
+def _describe(info: ClusterInfo) -> str:
+    expected = [tool for tool in PORTS if tool != "jaeger" or info.jaeger_url is not None]
+    expected += ["network", *(node.name for node in info.real_nodes)] if info.real_nodes else []
+    expected += ["wadm", *(host.name for host in info.lattice_hosts)] if info.lattices else []
+    expected += ["lattice-nats"] if info.lattice_nats is not None else []
+    ended = [tool for tool in expected if tool not in info.pids]
+    health = f"ended: {', '.join(ended)}; `trellis dev up --name {info.name}` starts them again" if ended else "all run"
+    lines = [f"{info.name}  ({health})", f"  KUBECONFIG={info.kubeconfig}", f"  TRELLIS_NATS_URL={info.nats_url}"]
+    if info.jaeger_url is not None:
+        lines += [f"  TRELLIS_OTLP_ENDPOINT={info.otlp_endpoint}", f"  traces: {info.jaeger_url}/api/services"]
+    lines += [f"  {_of_host(host)}" for host in info.lattice_hosts if host.name in info.pids]
+    return "\n".join(lines)
+
+
+def _of_host(host: LatticeHost) -> str:
+    labels = "".join(f" {key}={value}" for key, value in host.labels.items())
+    return f"wasmCloud host of lattice '{host.lattice}': {host.id}{labels}"

@@ -1,0 +1,173 @@
+"""The command line of the demo, and the order of its steps.
+
+In: flags. Out: exit status 0 and a report, or 1 and a line that says what went wrong and where the log is.
+Called by the command line. Invariant: however it ends, what it started has ended, unless it was asked to keep it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Final
+
+import typer
+
+from trellis.bus.errors import BusError
+from trellis.config.settings import SettingsError
+from trellis.kube.errors import KubeError
+from trellis_cli.common.errors import EXIT_INTERRUPTED, CommandError, exit_on_error, explain, say
+from trellis_cli.common.gather import connected
+from trellis_cli.common.output import Format, OutputOption
+from trellis_dev.demo.consent import Chosen, choose
+from trellis_dev.demo.display import Display, on_stderr
+from trellis_dev.demo.report import Outcome, show
+from trellis_dev.demo.services import Services
+from trellis_dev.demo.target import Target, Wanted, adopt, current_context, local, refuse_if_there, rescue_log
+from trellis_dev.demo.viewing import Page, open_console, ready_page
+from trellis_dev.demo.watching import Watching
+from trellis_dev.localcluster import ClusterInfo, LocalClusterError
+from trellis_dev.localcluster.otlp import OtlpReceiver, Span
+
+_EXIT_TERMINATED: Final = 128 + signal.SIGTERM
+
+
+def demo(  # noqa: PLR0913, PLR0917 - options of a command line
+    keep: Annotated[
+        bool, typer.Option("--keep", help="leave the cluster and the services running, and the console beside them")
+    ] = False,
+    jaeger: Annotated[
+        bool, typer.Option("--jaeger", help="with --keep: Jaeger beside them, so that the console shows traces")
+    ] = False,
+    nodes: Annotated[int, typer.Option(min=1, max=1000, help="how many simulated nodes")] = 20,
+    use_current_context: Annotated[
+        bool, typer.Option("--use-current-context", help="work on the cluster of the kubeconfig's current context")
+    ] = False,
+    node: Annotated[
+        list[str] | None, typer.Option("--node", help="with --use-current-context: a node to provision (repeatable)")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="with --use-current-context: do not ask")] = False,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """See it work: a real control plane, simulated nodes, the services, from nothing to provisioned nodes.
+
+    With --use-current-context no cluster is started: the nodes you name are annotated, and installer Jobs run on them.
+    """
+    with exit_on_error(LocalClusterError):
+        chosen = choose(node or [], use_current_context=use_current_context, keep=keep, yes=yes)
+        if jaeger and not keep:
+            raise SettingsError("--jaeger: needs --keep; a demo that ends prints its trace")
+        if chosen is None:
+            refuse_if_there()
+        try:
+            outcome = asyncio.run(_until_terminated(Wanted(nodes, keep, jaeger), chosen))
+        except (KeyboardInterrupt, asyncio.CancelledError) as ended:
+            say("the demo was interrupted; what it started has ended")
+            interrupted = isinstance(ended, KeyboardInterrupt)
+            raise SystemExit(EXIT_INTERRUPTED if interrupted else _EXIT_TERMINATED) from None
+        show(outcome, output)
+
+
+async def _until_terminated(wanted: Wanted, chosen: Chosen | None) -> Outcome:
+    """Run; SIGTERM ends it as Ctrl-C does: by cancelling, so that everything is cleaned up."""
+    task = asyncio.current_task()
+    assert task is not None
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, task.cancel)
+    if wanted.keep:
+        await ready_page()
+    async with current_context(chosen.settings, chosen.nodes) if chosen else local(wanted) as target:
+        try:
+            return await _run(target, context=chosen.context if chosen else None, keep=wanted.keep)
+        except (CommandError, KubeError, BusError) as error:
+            log = rescue_log(target)
+            where = f"; the services' whole log: {log}" if log else ""
+            raise CommandError(explain(error) + where) from error
+
+
+async def _run(target: Target, *, context: str | None, keep: bool) -> Outcome:
+    receiver = OtlpReceiver(onward=target.cluster.otlp_endpoint if target.cluster else None)
+    services = Services(target.environment, target.log, target.token)
+    page: Page | None = None
+    try:
+        endpoint = await receiver.start()
+        with on_stderr() as display:
+            display.say("starting the services")
+            await services.start(TRELLIS_OTLP_ENDPOINT=endpoint)
+            display.say("the services are ready")
+            async with (
+                connected(target.settings) as kube,
+                _running(Watching(kube, target.settings, target.nodes, display)) as watching,
+            ):
+                seconds = await _provision(watching, services, target, display)
+                await watching.last_facts()
+                rows = watching.rows()
+            # Ends its telemetry too: the trace is complete then.
+            await services.stop()
+        if keep and target.cluster is not None:
+            page = await _keep_running(services, target, target.cluster)
+    except BaseException:
+        await services.stop()
+        raise
+    finally:
+        await receiver.stop()
+    node = target.nodes[0]
+    return Outcome(
+        rows=rows,
+        provisioned=len(target.nodes),
+        seconds=seconds,
+        most_in_work=watching.most_in_work,
+        node=node,
+        trace=_trace(receiver.spans, watching.trace_ids.get(node)),
+        kept=target.cluster if keep else None,
+        page=page,
+        context=context,
+    )
+
+
+async def _keep_running(services: Services, target: Target, cluster: ClusterInfo) -> Page:
+    """Start what runs on: the services, and the console beside them, as it is nobody and they are somebody."""
+    await services.start()
+    assert services.process is not None
+    adopt(cluster, "trellis", services.process)
+    console = Services(
+        target.environment, target.log.with_name("console.log"), target.token, ("console",), "the console"
+    )
+    try:
+        page = await open_console(cluster, console, target.settings.namespace)
+    except BaseException:
+        await console.stop()
+        raise
+    assert console.process is not None
+    adopt(cluster, "console", console.process)
+    return page
+
+
+async def _provision(watching: Watching, services: Services, target: Target, display: Display) -> float:
+    """Opt the nodes in and return after how many seconds all of them were ready."""
+    await watching.synced()
+    if missing := watching.missing():
+        raise CommandError(f"there is no node {', '.join(missing)}: the cluster has {', '.join(watching.known())}")
+    began = time.monotonic()
+    await watching.opt_in()
+    left = len(watching.known()) - len(target.nodes)
+    display.say(f"annotated {len(target.nodes)} nodes, left {left} alone")
+    return await watching.provisioned(target.seconds, services.check) - began
+
+
+@asynccontextmanager
+async def _running(watching: Watching) -> AsyncIterator[Watching]:
+    tasks = [asyncio.ensure_future(work) for work in watching.tasks()]
+    try:
+        yield watching
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _trace(spans: list[Span], trace_id: str | None) -> list[Span]:
+    return [span for span in spans if span.trace_id == trace_id]

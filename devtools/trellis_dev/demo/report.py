@@ -1,0 +1,114 @@
+"""What the demo shows at its end: the nodes, the trace of one of them, the figures, what to do next.
+
+In: what was measured. Out: standard output. Called by the demo.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trellis.read_model.tables.nodes import NodeRow, summary
+from trellis.read_model.traces.span_tree import forest
+from trellis_cli.common.output import Format, console, print_json
+from trellis_cli.nodes import table_of
+from trellis_cli.trace.span_tree import NS_PER_MS, render
+from trellis_dev.demo.target import NAME
+from trellis_dev.demo.viewing import Page
+from trellis_dev.localcluster import ClusterInfo
+from trellis_dev.localcluster.otlp import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A run that went well. ``seconds``: from the first annotation to the last node ready; ``trace`` is ``node``'s."""
+
+    rows: Sequence[NodeRow]
+    provisioned: int
+    seconds: float
+    most_in_work: int
+    node: str
+    trace: Sequence[Span]
+    kept: ClusterInfo | None
+    context: str | None
+    page: Page | None = None
+
+    def totals(self) -> str:
+        """Return the figures in one line."""
+        nodes = "node" if self.provisioned == 1 else "nodes"
+        return f"{self.provisioned} {nodes} provisioned in {self.seconds:.1f} s, at most {self.most_in_work} at a time"
+
+
+def show(outcome: Outcome, output: Format) -> None:
+    """Print a run."""
+    if output is Format.JSON:
+        print_json(document_of(outcome))
+        return
+    out = console()
+    out.print(table_of([row for row in outcome.rows if row.concern]))
+    out.print(summary(outcome.rows), highlight=False)
+    out.print()
+    if outcome.trace:
+        out.print(render(f"trace {outcome.trace[0].trace_id} of {outcome.node}", forest(outcome.trace)))
+    else:
+        out.print(f"no trace of {outcome.node} came in", highlight=False)
+    out.print()
+    out.print(outcome.totals(), style="bold", highlight=False)
+    for line in what_next(outcome):
+        out.print(line, highlight=False, soft_wrap=True)
+
+
+def document_of(outcome: Outcome) -> dict[str, object]:
+    """Return a run for JSON: ``nodes`` as `trellis nodes` has them, the figures, the spans in the order of the tree."""
+    branches = forest(outcome.trace)
+    began = min((span.start_ns for span in outcome.trace), default=0)
+    return {
+        "nodes": [row.document() for row in outcome.rows],
+        "provisioned": outcome.provisioned,
+        "seconds": round(outcome.seconds, 3),
+        "most_in_work": outcome.most_in_work,
+        "trace": [
+            {
+                "depth": depth,
+                "name": span.name,
+                "service": span.service,
+                "offset_ms": (span.start_ns - began) / NS_PER_MS,
+                "duration_ms": (span.end_ns - span.start_ns) / NS_PER_MS,
+            }
+            for branch in branches
+            for depth, span in branch.walk()
+        ],
+        "kept": outcome.kept.model_dump(mode="json") if outcome.kept else None,
+        "console": {"url": outcome.page.url, "log_in": outcome.page.log_in} if outcome.page else None,
+    }
+
+
+def _look(page: Page | None) -> list[str]:
+    if page is None:
+        return []
+    return [f"Or in a browser: {page.url}, logged in with a token, which this prints:", f"  {shlex.join(page.log_in)}"]
+
+
+def what_next(outcome: Outcome) -> list[str]:
+    """Return what to do after this run."""
+    if outcome.kept is not None:
+        return [
+            "The cluster and the services run on. Look at them:",
+            f"  export KUBECONFIG={outcome.kept.kubeconfig} TRELLIS_NATS_URL={outcome.kept.nats_url}",
+            "  trellis nodes --all; trellis status; trellis events tail --last 20",
+            f"  {outcome.kept.bin_dir / 'kubectl'} annotate node --all kwasm.sh/kwasm-node=true",
+            *_look(outcome.page),
+            *([f"Traces in Jaeger: {outcome.kept.jaeger_url}"] if outcome.kept.jaeger_url else []),
+            f"Remove all of it: trellis dev down --name {NAME}",
+        ]
+    if outcome.context is not None:
+        return [
+            f"The nodes of {outcome.context} stay provisioned; the services and their NATS have ended.",
+            "Keep the services running: trellis run (with a NATS: --nats-url)",
+            "Undo, while they run: kubectl annotate node NAME kwasm.sh/kwasm-node-",
+        ]
+    return [
+        "Nothing of it is left. Keep it to look around: trellis demo --keep",
+        "On a cluster of your own: trellis demo --use-current-context --node NAME",
+    ]

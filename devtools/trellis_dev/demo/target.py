@@ -1,0 +1,205 @@
+"""Where the demo runs: a control plane of its own on this machine, or the cluster of the user's current context.
+
+In: options. Out: addresses, environment and nodes for the run. Called by the demo.
+Invariant: when the block ends, nothing that was started here runs on, unless a cluster is to be kept and all went well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from trellis.config.settings import load as load_settings
+from trellis.crds.kinds import APPLICATIONS
+from trellis_cli.common.errors import CommandError
+from trellis_cli.common.settings import ClientSettings
+from trellis_dev.definitions import define_kinds
+from trellis_dev.localcluster import ClusterInfo, LocalClusterError, down, local_cluster, status, up
+from trellis_dev.localcluster.guard import guard
+from trellis_dev.localcluster.nats import NatsServer
+from trellis_dev.localcluster.nodes import node_name
+from trellis_dev.localcluster.paths import Layout
+from trellis_dev.localcluster.processes import ProcessRecord
+from trellis_dev.localcluster.progress import Progress, on_stderr
+from trellis_dev.localcluster.state import ClusterState, load, save
+
+NAME: Final = "demo"
+LEFT_ALONE: Final = 2
+"""So many nodes are not opted in, to show that nothing happens to them."""
+_FOREIGN: Final = ("TRELLIS_", "OTEL_", "KUBECONFIG")
+_RUN: Final = {
+    "TRELLIS_NAMESPACE": "trellis-system",
+    "TRELLIS_INSTALLER_NAMESPACE": "trellis-installers",
+    "TRELLIS_MAX_UNAVAILABLE": "25%",
+    "TRELLIS_RETRY_MIN": "1s",
+    "TRELLIS_RETRY_MAX": "5s",
+    "TRELLIS_LOG_FORMAT": "json",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One place to run. ``environment`` is that of the services, ``nodes`` those to opt in; ``seconds`` to wait."""
+
+    settings: ClientSettings
+    environment: Mapping[str, str]
+    log: Path
+    token: str
+    nodes: tuple[str, ...]
+    seconds: float
+    cluster: ClusterInfo | None = None
+
+
+def refuse_if_there() -> None:
+    """Raise CommandError if a demo's cluster is there already."""
+    if not status(NAME):
+        return
+    state = load(Layout.of(NAME))
+    if state is not None and state.starter is not None:
+        raise CommandError(f"another demo is running (process {state.starter.pid}): wait for its end, or end it")
+    raise CommandError(
+        f"cluster '{NAME}' is there from an earlier --keep: look at it with `trellis dev status`, "
+        f"remove it with `trellis dev down --name {NAME}`, then run the demo again"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A local cluster: how many nodes it has, whether it stays, and whether Jaeger runs in it."""
+
+    nodes: int
+    keep: bool
+    jaeger: bool
+
+
+@asynccontextmanager
+async def local(wanted: Wanted) -> AsyncIterator[Target]:
+    """Have a local cluster with simulated nodes; one that is kept stays, if the block ends well.
+
+    Raises:
+        LocalClusterError: it cannot be brought up.
+    """
+    async with _kept(wanted) if wanted.keep else _owned(wanted.nodes) as info:
+        layout = Layout.of(info.name)
+        state = _state(layout)
+        where = {
+            "TRELLIS_KUBECONFIG": str(info.kubeconfig),
+            "TRELLIS_NATS_URL": info.nats_url,
+            # Not the machine's: another controller_host may have that.
+            "TRELLIS_CONTROLLER_DATA_DIR": str(layout.root / "controllers"),
+        }
+        if info.otlp_endpoint is not None:
+            where["TRELLIS_OTLP_ENDPOINT"] = info.otlp_endpoint
+        own = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
+        yield Target(
+            settings=load_settings(
+                ClientSettings,
+                kubeconfig=info.kubeconfig,
+                context=f"trellis-{info.name}",
+                nats_url=info.nats_url,
+                namespace=_RUN["TRELLIS_NAMESPACE"],
+                installer_namespace=_RUN["TRELLIS_INSTALLER_NAMESPACE"],
+            ),
+            environment=own | _RUN | where,
+            log=layout.log("trellis"),
+            token=state.token,
+            nodes=tuple(node_name(index) for index in range(max(1, wanted.nodes - LEFT_ALONE))),
+            seconds=60.0 + wanted.nodes,
+            cluster=info,
+        )
+
+
+def adopt(info: ClusterInfo, name: str, process: ProcessRecord) -> None:
+    """Make a process a component of a kept cluster, so that `trellis dev down` ends it with that."""
+    layout = Layout.of(info.name)
+    state = _state(layout)
+    state.processes[name] = process
+    save(layout, state)
+
+
+@asynccontextmanager
+async def current_context(settings: ClientSettings, nodes: tuple[str, ...]) -> AsyncIterator[Target]:
+    """Use a cluster that is there, with a nats-server of this run; the services keep the user's TRELLIS_* variables."""
+    directory = Path(tempfile.mkdtemp(prefix="trellis-demo-"))
+    token = secrets.token_hex(16)
+    watcher = await asyncio.to_thread(guard, directory, token)
+    server = NatsServer(directory / "nats")
+    try:
+        await asyncio.to_thread(server.__enter__)
+        where = {"TRELLIS_NATS_URL": server.url, "TRELLIS_LOG_FORMAT": "json"}
+        unless_said = {"TRELLIS_CONTROLLER_DATA_DIR": str(directory / "controllers")}
+        yield Target(
+            settings=settings.model_copy(update={"nats_url": server.url}),
+            environment=unless_said | os.environ | where,
+            log=directory / "trellis.log",
+            token=token,
+            nodes=nodes,
+            seconds=900.0,
+        )
+    finally:
+        await asyncio.to_thread(server.close)
+        await asyncio.to_thread(watcher.abandon)
+
+
+def rescue_log(target: Target) -> Path | None:
+    """Copy the services' log to where it outlives the run; None if there is none."""
+    if not target.log.is_file():
+        return None
+    descriptor, name = tempfile.mkstemp(prefix="trellis-demo-", suffix=".log")
+    os.close(descriptor)
+    return Path(shutil.copyfile(target.log, name))
+
+
+@asynccontextmanager
+async def _owned(nodes: int) -> AsyncIterator[ClusterInfo]:
+    async with contextlib.AsyncExitStack() as stack:
+        # The display ends when the cluster is up, the cluster when the block ends.
+        with on_stderr() as progress:
+            info = await stack.enter_async_context(local_cluster(NAME, nodes=nodes, progress=progress))
+            await asyncio.to_thread(define_kinds, info, progress, APPLICATIONS)
+        yield info
+
+
+@asynccontextmanager
+async def _kept(wanted: Wanted) -> AsyncIterator[ClusterInfo]:
+    with on_stderr() as progress:
+        starting = asyncio.ensure_future(asyncio.to_thread(_up, wanted, progress))
+        try:
+            info = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # A thread cannot be cancelled: what it brings up is taken down.
+            with contextlib.suppress(LocalClusterError):
+                await starting
+                await asyncio.to_thread(down, NAME)
+            raise
+    try:
+        yield info
+    except BaseException:
+        await asyncio.to_thread(down, NAME)
+        raise
+
+
+def _up(wanted: Wanted, progress: Progress) -> ClusterInfo:
+    info = up(NAME, nodes=wanted.nodes, jaeger=wanted.jaeger, progress=progress)
+    try:
+        define_kinds(info, progress, APPLICATIONS)
+    except BaseException:
+        down(NAME)
+        raise
+    return info
+
+
+def _state(layout: Layout) -> ClusterState:
+    state = load(layout)
+    if state is None:
+        raise CommandError(f"cluster '{layout.name}' was removed while the demo ran: run it again")
+    return state

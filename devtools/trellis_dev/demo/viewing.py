@@ -1,0 +1,133 @@
+"""The console of a kept demo: a process apart, as nobody, and an account to log in as that may look and change nothing.
+
+In: where the demo runs. Out: the console's process, where it is, and the command that makes a token for it. Called by
+the demo. Invariants: no token is made, printed or logged here; the account may read what pages show, and no Secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from console.http.assets import DIRECTORY
+from trellis.kube.resources import (
+    APPLICATIONS,
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CONFIGMAPS,
+    ENDPOINT_SLICES,
+    EVENTS,
+    HOST_CONFIGS,
+    JOBS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    RUNTIME_CLASSES,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    SHIMS,
+    WASM_CONTROLLERS,
+    Resource,
+)
+from trellis_cli.common.errors import CommandError, say
+from trellis_dev.demo.services import Services
+from trellis_dev.localcluster import ClusterInfo, LocalClusterError, page
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.ports import LOOPBACK, free_ports
+from trellis_dev.localcluster.progress import on_stderr
+
+ACCOUNT: Final = "demo-viewer"
+TOKEN_HOURS: Final = 8
+READ: Final[tuple[Resource, ...]] = (
+    NODES, NAMESPACES, PODS, CONFIGMAPS, SERVICES, EVENTS, JOBS, LEASES, RUNTIME_CLASSES, ENDPOINT_SLICES, SHIMS,
+    HOST_CONFIGS, APPLICATIONS, WASM_CONTROLLERS,
+)  # fmt: skip
+"""What pages show, and what the text of why is made of."""
+_RBAC: Final = "rbac.authorization.k8s.io"
+_LOOK: Final = ["get", "list", "watch"]
+_OF_CONSOLE: Final = {
+    "apiGroups": ["console.trellis.dev"],
+    "resources": ["traces", "messages", "lattices"],
+    "verbs": ["get"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Where the console is, and what to type for a token to log in with."""
+
+    url: str
+    log_in: tuple[str, ...]
+
+
+def make_viewer(namespace: str) -> list[tuple[Resource, dict[str, Any]]]:
+    """Return the account that people log in as, and all that it may do."""
+    rules = [{"apiGroups": [one.group], "resources": [one.plural], "verbs": _LOOK} for one in READ]
+    return [
+        (SERVICE_ACCOUNTS, {"metadata": {"name": ACCOUNT, "namespace": namespace}}),
+        (CLUSTER_ROLES, {"metadata": {"name": ACCOUNT}, "rules": [*rules, _OF_CONSOLE]}),
+        (
+            CLUSTER_ROLE_BINDINGS,
+            {
+                "metadata": {"name": ACCOUNT},
+                "roleRef": {"apiGroup": _RBAC, "kind": CLUSTER_ROLES.kind, "name": ACCOUNT},
+                "subjects": [{"kind": SERVICE_ACCOUNTS.kind, "name": ACCOUNT, "namespace": namespace}],
+            },
+        ),
+    ]
+
+
+def log_in(kubectl: Path, kubeconfig: Path, namespace: str) -> tuple[str, ...]:
+    """Return the command that prints a token of that account."""
+    words = f"--namespace {namespace} create token {ACCOUNT} --duration {TOKEN_HOURS}h".split()
+    return (str(kubectl), "--kubeconfig", str(kubeconfig), *words)
+
+
+async def ready_page() -> None:
+    """Build the page that the console serves, if this is a checkout; a demo without one is a demo all the same."""
+    checkout = DIRECTORY.parents[2]
+    if not (checkout / page.SOURCES).is_dir():
+        return  # installed: it came with the package
+    abort = threading.Event()
+    try:
+        with on_stderr() as progress:
+            await asyncio.to_thread(page.build_page, checkout, How(progress, abort))
+    except LocalClusterError as error:
+        say(f"the console will have no page to show, or an old one: {error}")
+    finally:
+        abort.set()
+
+
+async def open_console(info: ClusterInfo, console: Services, namespace: str) -> Page:
+    """Make the account and start the console, on a free port of the loopback.
+
+    Raises:
+        CommandError: the API server refuses the account, or the console does not become ready.
+    """
+    await asyncio.to_thread(_write, info, make_viewer(namespace))
+    (port,) = free_ports(1)
+    traces = {"TRELLIS_JAEGER_URL": info.jaeger_url, "TRELLIS_JAEGER_LINK": info.jaeger_url} if info.jaeger_url else {}
+    await console.start(TRELLIS_CONSOLE_PORT=str(port), TRELLIS_CONSOLE_ADDRESS=LOOPBACK, **traces)
+    return Page(f"http://{LOOPBACK}:{port}", log_in(info.bin_dir / "kubectl", info.kubeconfig, namespace))
+
+
+def _write(info: ClusterInfo, wanted: Sequence[tuple[Resource, dict[str, Any]]]) -> None:
+    api = Api.of_kubeconfig(info.kubeconfig)
+    try:
+        for res, manifest in wanted:
+            status, answer = api.call("POST", res.path(manifest["metadata"].get("namespace")), manifest)
+            if status not in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}:
+                raise CommandError(
+                    f"the API server refuses {res.kind} {ACCOUNT}, to log in as ({status}): {answer.get('message', '')}"
+                )
+    except OSError as error:
+        raise CommandError(f"the account to log in as cannot be made: {error}") from error
+    finally:
+        api.close()

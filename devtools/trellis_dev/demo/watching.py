@@ -1,0 +1,157 @@
+"""What happens to the nodes while the services work, measured from the outside.
+
+In: watches of Nodes, installer Jobs and the ledger; facts from the bus. Out: progress, rows, how many nodes were in
+work at once. Called by the demo. Invariant: it counts what the API server says, not what services say of themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from trellis import names
+from trellis.bus.errors import BusError
+from trellis.bus.streams.tail import Selection, tail
+from trellis.events.node import NodeReady
+from trellis.kube.client import Kube
+from trellis.kube.informer import Change, Informer
+from trellis.kube.resources import CONFIGMAPS, JOBS, NODES
+from trellis.provisioning.job_index import JobIndex
+from trellis.provisioning.ledger import Ledger, read_ledger
+from trellis.provisioning.nodes_and_jobs import view_job, view_node
+from trellis.provisioning.views import INSTALLER_JOBS, JobState, JobView, NodeView
+from trellis.read_model.tables.nodes import NodeRow, NodeState, rows_of, summary
+from trellis.telemetry import trace_from
+from trellis_cli.common.errors import CommandError, explain
+from trellis_cli.common.settings import ClientSettings
+from trellis_cli.events import line_of
+from trellis_dev.demo.display import Display
+
+FIELD_MANAGER: Final = "trellis.dev/demo"
+_LOOK_SECONDS: Final = 0.5
+_FACTS_SINCE: Final = timedelta(minutes=1)
+_LAST_FACTS_SECONDS: Final = 2.0
+
+
+class Watching:
+    """Watches for one run. ``most_in_work`` is the greatest number of nodes that were in work at once."""
+
+    def __init__(self, kube: Kube, settings: ClientSettings, wanted: Iterable[str], display: Display) -> None:
+        self._wanted = frozenset(wanted)
+        self.most_in_work = 0
+        self.trace_ids: dict[str, str] = {}
+        self._kube = kube
+        self._settings = settings
+        self._display = display
+        self._changed = asyncio.Event()
+        self._said_ready: set[str] = set()
+        self._by_node = JobIndex()
+        self._nodes = Informer(kube, NODES, view_node, self._on_node)
+        self._jobs = Informer(
+            kube, JOBS, view_job, self._on_job, namespace=settings.installer_namespace, label_selector=INSTALLER_JOBS
+        )
+        self._ledgers = Informer(kube, CONFIGMAPS, read_ledger, self._on_ledger, namespace=settings.namespace)
+
+    def tasks(self) -> list[Coroutine[Any, Any, None]]:
+        """Return what has to run meanwhile."""
+        return [self._nodes.run(), self._jobs.run(), self._ledgers.run(), self._tell_facts()]
+
+    async def synced(self) -> None:
+        """Return once everything that is there now is known."""
+        for informer in (self._nodes, self._jobs, self._ledgers):
+            await informer.synced.wait()
+
+    async def opt_in(self) -> None:
+        """Annotate the wanted nodes, all at once."""
+        await asyncio.gather(*(self._annotate(self._nodes.objects[name]) for name in self._wanted))
+
+    async def provisioned(self, seconds: float, check: Callable[[], None]) -> float:
+        """Wait until all wanted nodes are ready; return when the last one was, by the monotonic clock.
+
+        Raises:
+            CommandError: a node failed, not all were ready in time, or ``check`` says that it is of no use.
+        """
+        deadline = time.monotonic() + seconds
+        while True:
+            rows = [row for row in self.rows() if row.name in self._wanted]
+            ready = sum(row.state is NodeState.READY for row in rows)
+            self._display.count(ready, len(rows))
+            if ready == len(rows):
+                return time.monotonic()
+            if failed := [row for row in rows if row.state is NodeState.FAILED]:
+                raise CommandError(f"node {failed[0].name} failed: {failed[0].message}")
+            if time.monotonic() > deadline:
+                raise CommandError(f"not all nodes are provisioned after {seconds:.0f} s: {summary(rows)}")
+            check()
+            await self._wait()
+
+    async def last_facts(self) -> None:
+        """Wait until the bus has told of every wanted node that it is ready: it is milliseconds behind the labels."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_FACTS_SECONDS):
+                while not self._said_ready >= self._wanted:
+                    await self._wait()
+
+    def rows(self) -> list[NodeRow]:
+        """Return where each node stands now."""
+        ledger = self._ledgers.objects.get(f"{self._settings.namespace}/{names.LEDGER}", Ledger({}))
+        return rows_of(self._nodes.objects.values(), self._by_node.by_uid(), ledger)
+
+    def missing(self) -> list[str]:
+        """Return the wanted nodes that the cluster does not have."""
+        return [name for name in sorted(self._wanted) if name not in self._nodes.objects]
+
+    def known(self) -> list[str]:
+        """Return the names of all nodes of the cluster."""
+        return sorted(self._nodes.objects)
+
+    async def _wait(self) -> None:
+        """Wait for a change, but not for long: the services could end without one."""
+        try:
+            async with asyncio.timeout(_LOOK_SECONDS):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+        self._changed.clear()
+
+    async def _annotate(self, node: NodeView) -> None:
+        path = f"/metadata/annotations/{names.ANNOTATION_OPT_IN.replace('/', '~1')}"
+        ops: list[dict[str, object]] = [{"op": "test", "path": "/metadata/uid", "value": node.uid}]
+        if not node.has_annotations:
+            ops.append({"op": "add", "path": "/metadata/annotations", "value": {}})
+        ops.append({"op": "add", "path": path, "value": "true"})
+        await self._kube.json_patch(NODES, node.name, ops, field_manager=FIELD_MANAGER)
+
+    async def _tell_facts(self) -> None:
+        recent = Selection(since=datetime.now(UTC) - _FACTS_SINCE)
+        try:
+            async for event in tail(self._settings.nats_url, recent, credentials=self._settings.nats_credentials):
+                self._display.fact(line_of(event))
+                if (event.noun, event.fact) == (NodeReady.noun, NodeReady.fact):
+                    self._said_ready.update(event.key)
+                    self._changed.set()
+        except BusError as error:
+            self._display.say(f"facts cannot be shown: {explain(error)}")
+
+    def _on_node(self, change: Change[NodeView]) -> None:
+        del change
+        self._changed.set()
+
+    def _on_job(self, change: Change[JobView]) -> None:
+        self._by_node.change(change.old, change.new)
+        job = change.new
+        if job is not None and (trace := trace_from(job.traceparent)):
+            self.trace_ids[job.node] = trace.traceparent.split("-")[1]
+        active = sum(job.state is JobState.ACTIVE for job in self._jobs.objects.values())
+        self._in_work(active)
+
+    def _on_ledger(self, change: Change[Ledger]) -> None:
+        self._in_work(len(change.new.entries) if change.new is not None else 0)
+
+    def _in_work(self, count: int) -> None:
+        self.most_in_work = max(self.most_in_work, count)
+        self._changed.set()

@@ -1,0 +1,32 @@
+"""What kinds there are, as an API server in memory says it.
+
+Pure. In: a path and the kinds. Out: an ``APIResourceList``, or ``RefusedError`` in the words of a kube-apiserver.
+Called by ``trellis_dev.fakes.server``. Not simulated: subresources, kinds that cannot be listed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from trellis.kube.resources import Manifest, Resource
+from trellis_dev.fakes.refusals import RefusedError
+
+_VERSION: Final = re.compile(r"/api/(?P<core>[^/]+)|/apis/(?P<group>[^/]+/[^/]+)")
+_VERBS: Final = ["create", "delete", "get", "list", "patch", "update", "watch"]
+
+
+def version_of(path: str) -> str | None:
+    """Return the ``apiVersion`` whose kinds a path asks for, None if it is the path of something else."""
+    found = _VERSION.fullmatch(path)
+    return None if found is None else found["core"] or found["group"]
+
+
+def kinds_of(api_version: str, resources: Iterable[Resource]) -> Manifest:
+    """Return the kinds of a group and version."""
+    of_it = [res for res in resources if res.api_version == api_version]
+    if not of_it:
+        raise RefusedError(404, "NotFound", "the server could not find the requested resource")
+    listed = [{"name": res.plural, "kind": res.kind, "namespaced": res.namespaced, "verbs": _VERBS} for res in of_it]
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version, "resources": listed}

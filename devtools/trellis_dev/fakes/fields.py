@@ -1,0 +1,87 @@
+"""Who owns which field, for the API server in memory.
+
+Pure but for the record it keeps. In: writes and their managers. Out: what an apply leaves of an object. Called by
+``trellis_dev.fakes.server``. Invariant: a field goes when the last manager that owns it leaves it out of an apply.
+Source: server-side apply of the Kubernetes API concepts; that a field made by another kind of write stays is what a
+kube-apiserver does. Lists are one field each, where the real server merges some by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from trellis.kube.resources import Manifest
+from trellis_dev.fakes.patches import merge_patch
+
+Path = tuple[str, ...]
+_NOBODYS = {
+    ("apiVersion",),
+    ("kind",),
+    *(
+        ("metadata", name)
+        for name in ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp")
+    ),
+}
+_ABSENT = object()
+
+
+@dataclass
+class FieldOwners:
+    """Managers and their fields, of one object. Apply and other writes of one manager count as two owners."""
+
+    _fields: dict[str, set[Path]] = field(default_factory=dict)
+
+    def written(self, old: Manifest, new: Manifest, manager: str) -> None:
+        """Note a create (``old`` is {}), replace or patch: what it changed is the manager's alone."""
+        after = _leaves_of(new)
+        changed = {path for path in after if _value(old, path) != _value(new, path)}
+        for owned in self._fields.values():
+            owned.intersection_update(after - changed)
+        self._fields.setdefault(f"Update {manager}", set()).update(changed)
+
+    def applied(self, old: Manifest, wanted: Manifest, manager: str) -> Manifest:
+        """Note a forced apply and return the object after it."""
+        mine = f"Apply {manager}"
+        fields = _leaves_of(wanted)
+        left_out = self._fields.get(mine, set()) - fields
+        taken = {path for path in fields if _value(old, path) != _value(wanted, path)}
+        for owner, owned in self._fields.items():
+            if owner != mine:
+                owned.difference_update(taken)
+        self._fields[mine] = fields
+        others = set().union(*self._fields.values())
+        result: Manifest = merge_patch(old, wanted)
+        for path in left_out:
+            # A map that was empty is a field of its own; once others have something in it, it stays.
+            if not any(other[: len(path)] == path for other in others):
+                _drop(result, path)
+        return result
+
+
+def _leaves_of(manifest: Manifest) -> set[Path]:
+    return set(_leaves(manifest)) - _NOBODYS
+
+
+def _leaves(value: Manifest, path: Path = ()) -> Iterator[Path]:
+    for key, inner in value.items():
+        if isinstance(inner, dict) and inner:
+            yield from _leaves(inner, (*path, key))
+        else:
+            yield (*path, key)
+
+
+def _value(manifest: Manifest, path: Path) -> object:
+    found: Any = manifest
+    for part in path:
+        if not isinstance(found, dict) or part not in found:
+            return _ABSENT
+        found = found[part]
+    return found
+
+
+def _drop(manifest: Manifest, path: Path) -> None:
+    parent = _value(manifest, path[:-1])
+    if isinstance(parent, dict):
+        parent.pop(path[-1], None)

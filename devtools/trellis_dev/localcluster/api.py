@@ -1,0 +1,111 @@
+"""A few calls to the API server of a local cluster, synchronous and without a client library.
+
+In: method, path, object. Out: status and decoded answer. Called by `up` (readiness, nodes) and by test fixtures; the
+services have a client of their own. Invariant: the server's certificate is checked against the cluster's authority.
+One connection per thread is kept open.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import threading
+from pathlib import Path
+from typing import Any, Final, Self
+
+import yaml
+
+from trellis_dev.localcluster.certs import read_token
+from trellis_dev.localcluster.ports import LOOPBACK
+
+_SECONDS: Final = 10.0
+
+
+class Api:
+    """Calls to one API server with one token."""
+
+    def __init__(self, port: int, token: str, authority: str, host: str = LOOPBACK) -> None:
+        self._host = host
+        self._port = port
+        self._token = token
+        self._tls = ssl.create_default_context(cadata=authority)
+        self._tls.verify_flags |= ssl.VERIFY_X509_STRICT
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._open: set[http.client.HTTPSConnection] = set()
+
+    @classmethod
+    def of_kubeconfig(cls, path: Path) -> Self:
+        """Return calls as the user of a kubeconfig that `up` wrote."""
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        cluster = config["clusters"][0]["cluster"]
+        authority = base64.b64decode(cluster["certificate-authority-data"]).decode("ascii")
+        host, _, port = cluster["server"].removeprefix("https://").rpartition(":")
+        return cls(int(port), config["users"][0]["user"]["token"], authority, host)
+
+    @classmethod
+    def of_pki(cls, port: int, pki: Path, host: str = LOOPBACK) -> Self:
+        """Return calls as the administrator, before there is a kubeconfig."""
+        return cls(port, read_token(pki, "admin"), (pki / "ca.crt").read_text(encoding="ascii"), host)
+
+    def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        """Return HTTP status and decoded answer (empty if it is no JSON object). A PATCH is a merge patch.
+
+        Raises:
+            OSError: if the server cannot be reached, or does not answer within 10 s.
+        """
+        reused = getattr(self._local, "connection", None) is not None
+        try:
+            status, content = self._exchange(method, path, body)
+        except OSError:
+            # A connection kept from before the server started again is of no use, and says so only now.
+            if not reused:
+                raise
+            status, content = self._exchange(method, path, body)
+        try:
+            decoded = json.loads(content)
+        except ValueError:
+            decoded = {}
+        return status, decoded if isinstance(decoded, dict) else {}
+
+    def _exchange(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
+        connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = http.client.HTTPSConnection(self._host, self._port, context=self._tls, timeout=_SECONDS)
+            self._local.connection = connection
+        with self._lock:
+            self._open.add(connection)  # each time: a closed one opens again when it is used
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind}
+        try:
+            connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            self.close_own()
+            raise OSError(f"{method} {path} on {self._host}:{self._port}: {error}") from error
+
+    def ok(self, path: str) -> bool:
+        """Return whether a GET is answered with 200; False also if the server cannot be reached."""
+        try:
+            return self.call("GET", path)[0] == http.HTTPStatus.OK
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """Close the connections of all threads, none of which may be calling; one that is used again opens again."""
+        with self._lock:
+            closing, self._open = self._open, set()
+        for connection in closing:
+            connection.close()
+
+    def close_own(self) -> None:
+        """Close this thread's connection only: what a thread does at its end, while others go on calling."""
+        connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._local.connection = None
+            with self._lock:
+                self._open.discard(connection)

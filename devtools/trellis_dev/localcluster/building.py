@@ -1,0 +1,182 @@
+"""Runs one command of a build: what it says goes to a log file, the newest line to whoever shows progress.
+
+In: a command line, its directory, environment and log. Out: its standard output. Called by everything that builds: from
+Go modules, crates, Debian packages. Invariant: a build that is asked to stop ends its command first, and what that
+started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from filelock import FileLock, Timeout
+
+from trellis_dev.localcluster.errors import AbortedError, ToolError
+from trellis_dev.localcluster.paths import cache_root
+from trellis_dev.localcluster.progress import Progress, stepping
+
+_TAIL_LINES: Final = 25
+_POLL: Final = 0.1
+
+PRIVATE: Final = (
+    *("setpriv", "--pdeathsig", "KILL"),
+    *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private", "--"),
+)
+"""Before a command that mounts: its mounts and all its processes end with it, and it with us, by SIGKILL too."""
+
+
+@dataclass(frozen=True)
+class LoggedBuild:
+    """Commands of one build. ``hint`` says what to do when one fails.
+
+    ``grace``: seconds for a command to end after SIGTERM.
+    """
+
+    directory: Path
+    log: Path
+    abort: threading.Event
+    environment: Mapping[str, str]
+    hint: str
+    grace: float = 3.0
+
+    def run(self, argv: Sequence[str], heard: Callable[[str], None] = lambda _: None) -> str:
+        """Run a command to its end and return its standard output; ``heard`` gets the newest line it said.
+
+        Raises:
+            ToolError: if it fails, with the last lines of what it said and what to do.
+            AbortedError: if asked to stop.
+        """
+        output = self.log.with_suffix(".stdout")
+        start = self.log.stat().st_size if self.log.exists() else 0
+        with output.open("wb") as out, self.log.open("ab") as said:
+            process = subprocess.Popen(  # noqa: S603 - our own arguments, no shell
+                argv,
+                cwd=self.directory,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=said,
+                process_group=0,
+            )
+            try:
+                self._watch(process, start, heard)
+            finally:
+                if process.poll() is None:
+                    _end_group(process, self.grace)
+        if process.returncode != 0:
+            # Some say what is wrong on standard output.
+            said_last = self._since(start) or output.read_text(encoding="utf-8", errors="replace")
+            lines = said_last.splitlines()[-_TAIL_LINES:]
+            name = " ".join([Path(argv[0]).name, *argv[1:4]])
+            raise ToolError(f"`{name} …` failed; the end of {self.log}:\n" + "\n".join(lines) + f"\n{self.hint}")
+        answer = output.read_text(encoding="utf-8")
+        output.unlink()
+        return answer
+
+    def _watch(self, process: subprocess.Popen[bytes], start: int, heard: Callable[[str], None]) -> None:
+        last = ""
+        while process.poll() is None:
+            if self.abort.is_set():
+                raise AbortedError("asked to stop while building")
+            lines = self._since(start).splitlines()
+            if lines and lines[-1] != last:
+                last = lines[-1]
+                heard(last)
+            time.sleep(_POLL)
+
+    def _since(self, start: int) -> str:
+        with self.log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(start, size - 16_384))
+            return file.read().decode(errors="replace")
+
+
+def _end_group(process: subprocess.Popen[bytes], grace: float) -> None:
+    """End a command with all that it started: cargo leaves its compilers behind, which run on for minutes.
+
+    Not asked for longer than it takes: npm that waits for a registry hears SIGTERM, and waits on.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(grace)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def acquire(lock: FileLock, step: str, progress: Progress, abort: threading.Event) -> None:
+    """Take the lock of a build; while another process builds, say so and stay stoppable.
+
+    Raises:
+        AbortedError: if asked to stop.
+    """
+    said = False
+    while True:
+        if abort.is_set():
+            raise AbortedError("asked to stop while waiting for a build")
+        try:
+            lock.acquire(timeout=0.5)
+        except Timeout:
+            if not said:
+                progress.note(step, "another process is building it")
+                said = True
+        else:
+            return
+
+
+@dataclass(frozen=True)
+class How:
+    """Where a build says how far it is, and what ends it."""
+
+    progress: Progress
+    abort: threading.Event
+
+
+def make_once(target: Path, step: str, how: How, make: Callable[[Path, Path], None]) -> Path:
+    """Return a file or directory of the cache, made by ``make(temporary name, log file)`` if it is not there.
+
+    A name in the cache is complete (temporary name, rename), and two processes make it once (file lock).
+
+    Raises:
+        AbortedError: if asked to stop; and what ``make`` raises.
+    """
+    if target.exists():
+        return target
+    work = cache_root() / "build"
+    work.mkdir(parents=True, exist_ok=True)
+    lock, log = FileLock(work / f"{target.name}.lock"), work / f"{target.name}.log"
+    with stepping(how.progress, step):
+        acquire(lock, step, how.progress, how.abort)
+        try:
+            if not target.exists():
+                log.unlink(missing_ok=True)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                temporary = target.with_name(f".{target.name}.tmp")
+                _remove(temporary)  # of a build that was killed; ours alone under the lock
+                try:
+                    make(temporary, log)
+                    temporary.rename(target)
+                finally:
+                    _remove(temporary)
+                log.unlink(missing_ok=True)
+        finally:
+            lock.release()
+    return target
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

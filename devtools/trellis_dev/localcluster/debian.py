@@ -1,0 +1,164 @@
+"""Debian systems as directories: what a real node's root, images and builds are made of. Nothing is installed here.
+
+In: the name of a tree or a list of packages. Out: a directory in the cache. Called by everything of a real node.
+Needs root (a tree has device nodes and owners). `debootstrap` checks Debian's signatures; it comes from the PATH, else
+its package is downloaded by `apt-get` and unpacked into the cache. The mirror is the one this machine's apt uses, else
+debootstrap's own. Invariant: a tree is never written to again: nodes lay an overlay over it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from trellis_dev.localcluster.building import PRIVATE, How, LoggedBuild, make_once
+from trellis_dev.localcluster.errors import ToolError
+from trellis_dev.localcluster.paths import cache_root
+from trellis_dev.localcluster.versions import products
+
+TREES: Final[dict[str, tuple[str, ...]]] = {
+    # What kubelet, kube-proxy and containerd call, and an installer may look for. containerd here is the 1.6 series.
+    "node": (
+        "busybox-static", "ca-certificates", "conntrack", "containerd", "containernetworking-plugins", "iproute2",
+        "iptables", "kmod", "nftables", "procps", "runc",
+    ),
+    "python": ("ca-certificates", "python3"),
+    "buildah": ("buildah",),
+}  # fmt: skip
+"""Name of a tree → its packages, besides the smallest system or the tree below it."""
+
+_BELOW: Final = {"buildah": "python"}
+"""Trees that are another tree and more: debootstrap does not understand what buildah depends on, apt does."""
+
+# Its own /proc, in a mount namespace that ends with it; where to ask for names it has from debootstrap.
+_EXTEND: Final = """\
+mount -t proc proc "$0/proc"
+chroot "$0" apt-get --quiet update >&2
+chroot "$0" apt-get --quiet --yes install --no-install-recommends "$@" >&2
+"""
+_HINT: Final = "It needs a Debian mirror and 1 GB of free disk; if apt knows no packages, run `apt-get update` first."
+
+
+def tree(name: str, how: How) -> Path:
+    """Return a Debian system of the suite in ``versions.toml`` with the packages of :data:`TREES`, made once.
+
+    Raises:
+        ToolError: if neither debootstrap nor apt-get is there, or a download fails.
+    """
+    suite, packages = products()["debian"].version, TREES[name]
+    digest = hashlib.sha256(",".join(packages).encode()).hexdigest()[:8]
+    step = f"make a Debian {suite} tree '{name}'"
+
+    def extend(target: Path, log: Path) -> None:
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        build = LoggedBuild(target.parent, log, how.abort, environment, _HINT)
+        build.run([*PRIVATE, "cp", "--archive", str(tree(_BELOW[name], how)), str(target)])
+        build.run([*PRIVATE, "/bin/sh", "-ec", _EXTEND, str(target), *packages], heard)
+        _strip(target)
+
+    def make(target: Path, log: Path) -> None:
+        program, environment = _debootstrap(how)
+        argv = [*PRIVATE, str(program), "--variant=minbase"]
+        argv += [f"--include={','.join(packages)}", suite, str(target), *_mirror(suite)]
+        build = LoggedBuild(target.parent, log, how.abort, environment, _HINT)
+        build.run(argv, heard)
+        _strip(target)
+
+    def heard(line: str) -> None:
+        how.progress.note(step, line)
+
+    target = cache_root() / "debian" / f"{name}-{suite}-{digest}"
+    return make_once(target, step, how, extend if name in _BELOW else make)
+
+
+def unpacked(name: str, packages: Sequence[str], how: How) -> Path:
+    """Return a directory with the files of these packages, none of their dependencies, unpacked once.
+
+    Raises:
+        ToolError: if apt-get or dpkg are missing, or a download fails.
+    """
+    digest = hashlib.sha256(",".join(packages).encode()).hexdigest()[:8]
+    step = f"fetch the Debian packages of {name}"
+
+    def make(target: Path, log: Path) -> None:
+        archives = target / "archives"
+        archives.mkdir(parents=True)
+        build = LoggedBuild(archives, log, how.abort, dict(os.environ), _HINT)
+        # apt would drop to a user that cannot write to our directory.
+        build.run(["apt-get", "-o", "APT::Sandbox::User=root", "download", *packages])
+        for archive in sorted(archives.glob("*.deb")):
+            build.run(["dpkg", "-x", str(archive), str(target)])
+        shutil.rmtree(archives)
+
+    _require_apt(step)
+    return make_once(cache_root() / "debian" / f"packages-{name}-{digest}", step, how, make)
+
+
+def installed(name: str, packages: Sequence[str], how: How) -> Path:
+    """Return a directory with the files of these packages and of those that they need and this machine lacks.
+
+    Nothing is installed, and none of their scripts is run: what they would set up is not. Unpacked once.
+
+    Raises:
+        ToolError: if apt-get or dpkg are missing, or a download fails.
+    """
+    digest = hashlib.sha256(",".join(packages).encode()).hexdigest()[:8]
+    step = f"fetch the Debian packages of {name}, and what they need"
+
+    def make(target: Path, log: Path) -> None:
+        archives, lists = target / "archives", target / "lists"
+        for directory in (archives, lists):
+            (directory / "partial").mkdir(parents=True)
+        build = LoggedBuild(archives, log, how.abort, {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, _HINT)
+        # What is downloaded goes to directories of ours: no lock is waited for, and apt's own user could not write.
+        # Lists, too: a machine may have none, or such as name versions that are no longer there.
+        places = (f"Dir::Cache::archives={archives}", f"Dir::State::lists={lists}", f"Dir::Cache::pkgcache={lists}/pkg")
+        own = ("APT::Sandbox::User=root", "Debug::NoLocking=1", *places, f"Dir::Cache::srcpkgcache={lists}/src")
+        options = [word for one in own for word in ("-o", one)]
+        # `--reinstall`: what is installed already is downloaded, too, and used from here like the rest.
+        build.run(["apt-get", *options, "update"])
+        argv = ["--download-only", "--yes", "--reinstall", "--no-install-recommends", "install", *packages]
+        build.run(["apt-get", *options, *argv])
+        for archive in sorted(archives.glob("*.deb")):
+            build.run(["dpkg", "-x", str(archive), str(target)])
+        shutil.rmtree(archives)
+        shutil.rmtree(lists)
+
+    _require_apt(step)
+    return make_once(cache_root() / "debian" / f"packages-{name}-{digest}", step, how, make)
+
+
+def _require_apt(step: str) -> None:
+    for program in ("apt-get", "dpkg"):
+        if shutil.which(program) is None:
+            raise ToolError(f"{step}: {program} is missing; Trellis takes these from Debian's packages")
+
+
+def _strip(tree: Path) -> None:
+    """Remove what apt can download again."""
+    for directory in ("cache/apt/archives", "lib/apt/lists"):
+        shutil.rmtree(tree / "var" / directory, ignore_errors=True)
+
+
+def _debootstrap(how: How) -> tuple[Path, dict[str, str]]:
+    """Return debootstrap and the environment it needs."""
+    on_path = shutil.which("debootstrap")
+    if on_path is not None:
+        return Path(on_path), dict(os.environ)
+    root = unpacked("debootstrap", ["debootstrap"], how)
+    return root / "usr/sbin/debootstrap", {**os.environ, "DEBOOTSTRAP_DIR": str(root / "usr/share/debootstrap")}
+
+
+def _mirror(suite: str) -> list[str]:
+    """Return the mirror from which this machine's apt takes the suite; empty if it takes none of it."""
+    if shutil.which("apt-get") is None:
+        return []
+    argv = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Identifier: Packages", f"Codename: {suite}"]
+    answer = subprocess.run(argv, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
+    found = [line for line in answer.stdout.splitlines() if line.startswith("http") and "security" not in line]
+    return found[:1]

@@ -1,0 +1,46 @@
+"""Requests to a NATS server, synchronous and without a client library: is somebody there, and what do they say?
+
+In: port, subject, body. Out: the bodies of the replies. Called by `up` (is wadm ready, is a host in its lattice).
+Invariant: a server that is gone or says nonsense is the same as one that nobody answers on.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import time
+from typing import BinaryIO, Final
+
+from trellis_dev.localcluster.ports import LOOPBACK
+
+_CONNECT: Final = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
+_NO_RESPONDERS: Final = b"NATS/1.0 503"
+
+
+def request(port: int, subject: str, body: bytes = b"", *, seconds: float = 2.0, host: str = LOOPBACK) -> bytes | None:
+    """Return the first reply; None if there is none within ``seconds``, no server, or nobody who listens."""
+    deadline = time.monotonic() + seconds
+    inbox = f"_INBOX.{secrets.token_hex(11)}"
+    sent = f"SUB {inbox} 1\r\nPUB {subject} {inbox} {len(body)}\r\n".encode() + body + b"\r\n"
+    try:
+        with socket.create_connection((host, port), timeout=seconds) as connection:
+            connection.sendall(_CONNECT + sent)
+            with connection.makefile("rb") as stream:
+                return _reply(connection, stream, deadline)
+    except (OSError, ValueError):
+        return None
+
+
+def _reply(connection: socket.socket, stream: BinaryIO, deadline: float) -> bytes | None:
+    """Read until the first message; TimeoutError (an OSError) if it does not come in time."""
+    while True:
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        words = stream.readline().split()
+        if not words or words[0] == b"-ERR":
+            return None
+        if words[0] == b"PING":
+            connection.sendall(b"PONG\r\n")
+        elif words[0] in {b"MSG", b"HMSG"}:
+            content = stream.read(int(words[-1]))
+            headers = int(words[-2]) if words[0] == b"HMSG" else 0
+            return None if content.startswith(_NO_RESPONDERS) else content[headers:]

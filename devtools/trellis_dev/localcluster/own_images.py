@@ -1,0 +1,152 @@
+"""Our own images, built from their Dockerfiles as for a release, on a base made here: no registry is asked.
+
+In: a checkout. Out: archives in the cache, and the names under which nodes know them. The packages of the locks are put
+into the context by uv, which asks this machine's package index. Called by `trellis dev image` and by tests of images.
+Needs root. Invariant: an archive's file name changes with what it is made of; nothing is fetched within the build.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from trellis_dev.localcluster.building import How, LoggedBuild, make_once
+from trellis_dev.localcluster.errors import ToolError
+from trellis_dev.localcluster.imagebuild import Recipe, build_image
+from trellis_dev.localcluster.node_images import PYTHON, python_image
+from trellis_dev.localcluster.page import build_page
+from trellis_dev.localcluster.paths import cache_root
+
+DOCUMENTS: Final = "usr/share/doc/trellis"
+"""Directory of an image with its SBOM and the licences."""
+
+_TOOLS_LOCK: Final = "requirements-images.lock"
+_DOCKERFILES: Final = "deploy/images"
+_FOR_ALL: Final = ("pyproject.toml", "LICENSE", _TOOLS_LOCK, f"{_DOCKERFILES}/*.py")
+_NOT_OURS: Final = frozenset({"__pycache__", "node_modules"})
+_HINT: Final = "It needs uv and a package index; nothing of it was kept."
+
+
+@dataclass(frozen=True)
+class OwnImage:
+    """One of our images: its full name, its key among Dockerfiles and locks, and its sources in a checkout."""
+
+    name: str
+    key: str
+    sources: tuple[str, ...]
+
+    @property
+    def dockerfile(self) -> str:
+        """Its Dockerfile in a checkout."""
+        return f"{_DOCKERFILES}/{self.key}.Dockerfile"
+
+    @property
+    def lock(self) -> str:
+        """The lock of all that it holds."""
+        return f"requirements-{self.key}.lock"
+
+
+SERVICES: Final = OwnImage("trellis.local/trellis:1", "services", ("services/**/*", "shared/trellis/**/*"))
+INSTALLER: Final = OwnImage(
+    "trellis.local/node-installer:1",
+    "installer",
+    ("services/node_installer/**/*", "shared/trellis/__init__.py", "shared/trellis/installer_api/**/*"),
+)
+
+
+def require_checkout(directory: Path) -> None:
+    """Check that images can be built from a directory.
+
+    Raises:
+        ToolError: if it is no checkout.
+    """
+    for image in (SERVICES, INSTALLER):
+        if not (directory / image.dockerfile).is_file():
+            raise ToolError(f"{directory} has no {image.dockerfile}: images are built from a checkout of Trellis")
+
+
+def own_image(image: OwnImage, checkout: Path, how: How) -> Path:
+    """Return the archive of an image, built once for each state of its sources.
+
+    Raises:
+        ToolError: if this is no checkout, uv is missing, or the build fails, with what it said last.
+    """
+    require_checkout(checkout)
+    if image is SERVICES:
+        build_page(checkout, how)
+    base = python_image(how)
+    digest = hashlib.sha256(base.name.encode())
+    for source in _files(image, checkout):
+        digest.update(f"{source}\0".encode() + (checkout / source).read_bytes())
+    short = image.name.rpartition("/")[2].partition(":")[0]
+    target = cache_root() / "images" / f"{short}-{digest.hexdigest()[:12]}.tar"
+
+    def make(path: Path, log: Path) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            context = Path(folder)
+            _fill(context, image, checkout, LoggedBuild(context, log, how.abort, {**os.environ}, _HINT))
+            recipe = Recipe(image.name, context, image.dockerfile, {"BASE": PYTHON}, base=base, base_name=PYTHON)
+            build_image(recipe, path, how)
+
+    return make_once(target, f"write image {image.name}", how, make)
+
+
+def documents(archive: Path) -> dict[str, bytes]:
+    """Return the SBOM and the lists that an image has of itself, by file name.
+
+    Raises:
+        ToolError: if the archive has none.
+    """
+    found: dict[str, bytes] = {}
+    with tarfile.open(archive) as image:
+        for layer in json.load(_member(image, "manifest.json"))[0]["Layers"]:
+            with tarfile.open(fileobj=_member(image, layer)) as files:
+                for entry in files:
+                    path = Path(entry.name)
+                    if entry.isfile() and str(path.parent) == DOCUMENTS:
+                        found[path.name] = _member(files, entry.name).read()
+    if not found:
+        raise ToolError(f"{archive} has nothing below /{DOCUMENTS}: remove it, and it is built anew")
+    return found
+
+
+def _member(archive: tarfile.TarFile, name: str) -> IO[bytes]:
+    file = archive.extractfile(name)
+    if file is None:
+        raise ToolError(f"an image whose {name} is no file")
+    return file
+
+
+def _files(image: OwnImage, checkout: Path) -> Iterator[Path]:
+    """Yield the files of an image's context, relative to the checkout."""
+    for pattern in (*_FOR_ALL, image.dockerfile, image.lock, *image.sources):
+        for path in sorted(checkout.glob(pattern)):
+            if path.is_file() and not _NOT_OURS & {*path.parts}:
+                yield path.relative_to(checkout)
+
+
+def _fill(context: Path, image: OwnImage, checkout: Path, build: LoggedBuild) -> None:
+    """Copy the sources into the context, and install the packages of the locks there for the Python of the base."""
+    for source in _files(image, checkout):
+        (context / source).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(checkout / source, context / source)
+    beside = Path(sys.executable).parent / "uv"
+    uv = str(beside) if beside.exists() else shutil.which("uv")
+    if uv is None:
+        raise ToolError("uv is missing, which gets the packages of images: `pip install uv`")
+    tools = context / "tool-packages"
+    # What has no wheel is built with the setuptools of the lock, and with nothing that no lock names.
+    building = LoggedBuild(context, build.log, build.abort, {**build.environment, "PYTHONPATH": str(tools)}, build.hint)
+    for target, lock in ((tools, _TOOLS_LOCK), (context / f"{image.key}-packages", image.lock)):
+        locked = ["--require-hashes", "--requirement", str(checkout / lock)]
+        base = ["--python", sys.executable, "--python-version", PYTHON.rpartition(":")[2]]
+        building.run([uv, "pip", "install", "--no-build-isolation", "--target", str(target), *base, *locked])

@@ -1,0 +1,236 @@
+"""Real nodes of a local cluster: kubelet, containerd and kube-proxy in namespaces with a root of their own.
+
+In: how many. Out: Nodes ``real-0`` and up, Ready, with network and DNS between their pods. Called by `up`, and by
+:mod:`.realnode_faults`, which breaks them. A node is a process (enter.sh, then the
+node's own PID 1 below it) whose namespaces hold everything it has; ADR 19 says why.
+Invariant: killing what carries the cluster's token takes a node away, whole: `down` needs to know nothing more.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+from trellis_dev.localcluster import debian
+from trellis_dev.localcluster.api import Api
+from trellis_dev.localcluster.building import How
+from trellis_dev.localcluster.cgroups import make_groups
+from trellis_dev.localcluster.coredns import NAMESPACE, coredns_objects
+from trellis_dev.localcluster.errors import AbortedError, LocalClusterError, StartError
+from trellis_dev.localcluster.node_images import coredns_image, node_images
+from trellis_dev.localcluster.paths import Layout
+from trellis_dev.localcluster.processes import ProcessRecord, alive, children, end, spawn
+from trellis_dev.localcluster.progress import stepping
+from trellis_dev.localcluster.readiness import tail
+from trellis_dev.localcluster.realnode_network import Addresses, start_network
+from trellis_dev.localcluster.realnode_root import CONTAINERD_2, write_lower, write_upper
+from trellis_dev.localcluster.state import NETWORK, NODE_NAMES, ClusterState, save
+from trellis_dev.localcluster.tools import REAL_NODE, cached, ensure_all
+
+_READY_SECONDS: Final = 180.0
+_POLL: Final = 0.1
+_SELECTOR: Final = "trellis.local/real-node%3Dtrue"
+_DISKS: Final = ("lib/containerd", "lib/kubelet", "lib/cni", "log")
+
+
+def prepare(how: How) -> None:
+    """Get everything a real node is made of into the cache.
+
+    Raises:
+        ToolError: if a part is missing and cannot be built. AbortedError: if asked to stop.
+    """
+    ensure_all(REAL_NODE, how.progress, how.abort)
+    node_images(cached("coredns"), how)
+
+
+def ensure_network(layout: Layout, state: ClusterState) -> None:
+    """Start the network if it does not run; the first start chooses the cluster's addresses.
+
+    Raises:
+        StartError: if this machine lets us make none.
+    """
+    record = state.processes.get(NETWORK)
+    if record is not None and alive(record):
+        return
+    for name in NODE_NAMES:  # their cables ended with it
+        if name in state.processes and alive(state.processes[name]):
+            stop_node(state, name)
+    state.processes[NETWORK], addresses = start_network(state.token, layout.log(NETWORK), state.range)
+    state.range, state.address = addresses.number, addresses.machine
+    save(layout, state)
+
+
+def ensure_real_nodes(layout: Layout, state: ClusterState, count: int, how: How) -> None:
+    """Have the first ``count`` real nodes run, and those that ran before; wait until all are Ready, and DNS answers.
+
+    Raises:
+        StartError: if one is not Ready in time, with the end of its log.
+    """
+    known = [name for name in NODE_NAMES if name in state.processes or NODE_NAMES.index(name) < count]
+    if not known:
+        return
+    lower = layout.root / "node-root"
+    with stepping(how.progress, f"start {', '.join(known)}"):
+        if not lower.exists():
+            _write_lower(lower, layout, state, how)
+        for name in known:
+            if name not in state.processes or not alive(state.processes[name]):
+                start_node(layout, state, name, how)
+    api = Api.of_pki(state.ports["kube-apiserver"], layout.pki, state.address)
+    try:
+        _wait(api, layout, state, known, how)
+    finally:
+        api.close()
+
+
+def start_node(layout: Layout, state: ClusterState, name: str, how: How) -> None:
+    """Start one node that does not run, with the disk it had; returns at once.
+
+    Raises:
+        StartError: if it can get no control groups.
+    """
+    index = NODE_NAMES.index(name)
+    assert state.range is not None
+    addresses = Addresses(state.range)
+    node = layout.node(name)
+    if not node.exists():
+        _write_disk(node, layout, state, name)
+    groups = make_groups(state.token, name)
+    settings = {
+        **addresses.settings(index),
+        "NAME": name,
+        "INDEX": str(index),
+        "LOWER": f"{layout.root / 'node-root'}:{debian.tree('node', how)}",
+        "GROUPS_JOINED": " ".join(map(str, groups.directories)),
+        "HIERARCHIES": " ".join(groups.hierarchies),
+        "UNIFIED": "yes" if groups.unified else "no",
+    }
+    if any(sign in settings["LOWER"].replace(":", "", 1) for sign in ":,\\"):
+        raise StartError(f"{settings['LOWER']}: no overlay can be made of paths with ':', ',' or '\\'")
+    lines = [f"{key}={shlex.quote(value)}" for key, value in settings.items()]
+    (node / "settings").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    script = resources.files("trellis_dev.localcluster").joinpath("node", "enter.sh")
+    hub = state.processes[NETWORK].pid
+    argv = ["/bin/sh", str(script), "groups", str(node), str(hub)]
+    state.processes[name] = spawn(argv, log=layout.log(name), token=state.token)
+    save(layout, state)
+
+
+def stop_node(state: ClusterState, name: str) -> None:
+    """End a node as a power cut does; returns when nothing of it runs."""
+    record = state.processes[name]
+    inside = first_process(record)
+    # Its PID 1 is gone only when the kernel has ended all that ran in it.
+    end([inside, record] if inside is not None else [record], grace=0)
+
+
+def first_process(record: ProcessRecord) -> ProcessRecord | None:
+    """Return PID 1 of a node, as this machine sees it; None while it does not run."""
+    return next(iter(children(record)), None)
+
+
+def _write_lower(lower: Path, layout: Layout, state: ClusterState, how: How) -> None:
+    two = state.containerd == CONTAINERD_2
+    tools = [tool for tool in REAL_NODE if tool != "coredns" and (two or tool.startswith("kube"))]
+    temporary = lower.with_name(".node-root.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    images = node_images(cached("coredns"), how)
+    write_lower(temporary, {tool: cached(tool) for tool in tools}, images, layout.pki / "ca.crt")
+    temporary.rename(lower)
+
+
+def _write_disk(node: Path, layout: Layout, state: ClusterState, name: str) -> None:
+    """Write a new node's disk: whole, or not there."""
+    temporary = node.with_name(f".{node.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    for part in ("work", "root", *(f"disk/{disk}" for disk in _DISKS)):
+        (temporary / part).mkdir(parents=True)
+    assert state.range is not None
+    server = f"https://{state.address}:{state.ports['kube-apiserver']}"
+    write_upper(temporary / "upper", layout, server, (name, NODE_NAMES.index(name), Addresses(state.range)))
+    temporary.rename(node)
+
+
+def _wait(api: Api, layout: Layout, state: ClusterState, names: list[str], how: How) -> None:
+    step = f"{len(names)} real node{'s' if len(names) > 1 else ''}"
+    with stepping(how.progress, step):
+        for path, manifest in coredns_objects(coredns_image()):
+            # Asked for first: of a Service that exists the server says "invalid", for its address is taken by itself.
+            if api.ok(f"{path}/{manifest['metadata']['name']}"):
+                continue
+            status, answer = api.call("POST", path, manifest)
+            if status not in {HTTPStatus.CREATED, HTTPStatus.CONFLICT}:
+                raise LocalClusterError(f"{manifest['kind']} of CoreDNS was refused: {answer.get('message', status)}")
+        wait_until(
+            lambda: not _late(layout, state, names, api),
+            lambda: _trouble(layout, names, _late(layout, state, names, api)),
+            how.abort,
+        )
+        how.progress.note(step, "Ready; waiting for DNS")
+        wait_until(
+            lambda: _dns_runs(api), lambda: f"CoreDNS is not ready; see `kubectl -n {NAMESPACE} get pods`", how.abort
+        )
+
+
+def _dns_runs(api: Api) -> bool:
+    _, answer = api.call("GET", f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/coredns")
+    return bool(answer.get("status", {}).get("availableReplicas"))
+
+
+def _late(layout: Layout, state: ClusterState, names: list[str], api: Api) -> list[str]:
+    """Return the nodes that are not Ready since they started: the API server says Ready for 40 s of one that is gone.
+
+    Raises:
+        StartError: if one ended, with the end of what it said.
+    """
+    for name in names:
+        if not alive(state.processes[name]):
+            log = layout.log(name)
+            raise StartError(f"node {name} ended; the end of {log}:\n{tail((log, 0))}")
+    _, answer = api.call("GET", f"/api/v1/nodes?resourceVersion=0&labelSelector={_SELECTOR}")
+    nodes = {node["metadata"]["name"]: node["status"] for node in answer.get("items", [])}
+    return [name for name in names if not _ready(nodes.get(name, {}), _boot_id(state.processes[name]))]
+
+
+def _ready(status: dict[str, Any], boot_id: str) -> bool:
+    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", []))
+    return ready and status["nodeInfo"]["bootID"] == boot_id
+
+
+def _boot_id(record: ProcessRecord) -> str:
+    """Return what a node calls its boot; empty while it has none yet."""
+    inside = first_process(record)
+    try:
+        return Path(f"/proc/{inside.pid}/root/run/node/proc/boot_id").read_text("ascii").strip() if inside else ""
+    except OSError:
+        return ""
+
+
+def _trouble(layout: Layout, names: list[str], late: list[str]) -> str:
+    """Say which node is not Ready, with the end of what its kubelet said."""
+    name = (late or names)[0]
+    logs = layout.node(name) / "disk" / "log"
+    kubelet = logs / "kubelet.log"
+    return f"node {name} is not Ready; the end of {kubelet} ({logs} has all of its logs):\n{tail((kubelet, 0))}"
+
+
+def wait_until(check: Callable[[], bool], why: Callable[[], str], abort: threading.Event) -> None:
+    """Wait until ``check`` holds; what ``why`` says is the error after 180 s.
+
+    Raises:
+        StartError: after that time. AbortedError: if asked to stop.
+    """
+    deadline = time.monotonic() + _READY_SECONDS
+    while not check():
+        if abort.is_set():
+            raise AbortedError("asked to stop while nodes became Ready")
+        if time.monotonic() > deadline:
+            raise StartError(f"not there after {_READY_SECONDS:.0f} s: {why()}")
+        time.sleep(_POLL)

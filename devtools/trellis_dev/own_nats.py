@@ -1,0 +1,188 @@
+"""A nats-server of this process' own: ``trellis run --own-nats DIR``, for machines that have no bus.
+
+In: a directory. Out: an address with a password, and a server that is there as long as this process. Called by ``run``.
+Invariants: what was stored stays in the directory; nobody can connect who may not read it; the server ends with this
+process, by SIGKILL too (on Linux; elsewhere the next start ends it); one that ends by itself comes back on its port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import secrets
+import signal
+import sys
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import IO, Final
+
+from trellis.config.settings import SettingsError
+from trellis.kube.backoff import Backoff
+from trellis.telemetry import get_logger
+from trellis_dev.localcluster import tools
+from trellis_dev.localcluster.errors import LocalClusterError
+from trellis_dev.localcluster.ports import LOOPBACK, free_ports
+from trellis_dev.localcluster.processes import ProcessRecord, end, record_of
+from trellis_dev.localcluster.readiness import nats_answers
+
+_USER: Final = "trellis"
+_START_SECONDS: Final = 20.0
+_STOP_SECONDS: Final = 10.0
+_POLL_SECONDS: Final = 0.02
+_LIVED_SECONDS: Final = 60.0
+"""A server that was there this long was well: the next one is not waited for longer than the first."""
+_PR_SET_PDEATHSIG: Final = 1
+
+_log = get_logger(__name__)
+
+
+class OwnNats:
+    """The server. Its port and password are new in each process, its store is not."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._password = secrets.token_urlsafe(24)
+        (self._port,) = free_ports(1)
+
+    @property
+    def url(self) -> str:
+        """Address for the services of this process; it has the password."""
+        return f"nats://{_USER}:{self._password}@{LOOPBACK}:{self._port}"
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Keep the server running within the block.
+
+        Raises:
+            SettingsError: the directory cannot be used or another process has it, there is no nats-server, or it does
+                not come up within 20 s; says what to do.
+        """
+        program = _program()
+        with self._held():
+            self._end_former()
+            process = await self._start(program)
+            keeping = asyncio.create_task(self._keep(program, process), name="own nats-server")
+            try:
+                yield
+            finally:
+                keeping.cancel()
+                await asyncio.wait({keeping})
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        """Hold the directory for this process alone, readable by nobody else."""
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._directory.chmod(0o700)
+            lock = self._open("lock")
+        except OSError as error:
+            raise SettingsError(f"--own-nats: {self._directory} cannot be used: {error.strerror}") from None
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                message = f"--own-nats: {self._directory} belongs to another trellis that runs: give each its own"
+                raise SettingsError(message) from None
+            yield
+
+    def _open(self, name: str, flags: int = 0) -> IO[bytes]:
+        return os.fdopen(os.open(self._directory / name, os.O_RDWR | os.O_CREAT | flags, 0o600), "r+b")
+
+    def _end_former(self) -> None:
+        """End a server that a killed process left: two on one store would spoil it."""
+        with contextlib.suppress(FileNotFoundError, ValueError, TypeError):
+            end([ProcessRecord(**json.loads((self._directory / "process.json").read_bytes()))], grace=_STOP_SECONDS)
+
+    async def _start(self, program: Path) -> Process:
+        with self._open("nats-server.conf", os.O_TRUNC) as file:
+            file.write(self._config().encode())
+        with self._open("nats-server.log", os.O_APPEND) as log:
+            process = await asyncio.create_subprocess_exec(
+                program,
+                "--config",
+                str(self._directory / "nats-server.conf"),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for us: the services still need it while they stop
+                preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+            )
+        (self._directory / "process.json").write_text(record_of(process.pid).model_dump_json(), encoding="utf-8")
+        try:
+            await self._answering(process)
+        except BaseException:
+            await _end(process)
+            raise
+        _log.info("own nats-server is there", port=self._port, directory=str(self._directory))
+        return process
+
+    def _config(self) -> str:
+        """Return its configuration: the loopback address, one user, a store."""
+        return (
+            f"listen: {json.dumps(f'{LOOPBACK}:{self._port}')}\n"
+            f"jetstream {{ store_dir: {json.dumps(str((self._directory / 'store').absolute()))} }}\n"
+            f"authorization {{ user: {_USER}, password: {json.dumps(self._password)} }}\n"
+        )
+
+    async def _answering(self, process: Process) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_START_SECONDS):
+                while process.returncode is None:
+                    if await asyncio.to_thread(nats_answers, self._port):
+                        return
+                    await asyncio.sleep(_POLL_SECONDS)
+        state = "does not answer" if process.returncode is None else f"ended with status {process.returncode}"
+        log = self._directory / "nats-server.log"
+        raise SettingsError(f"--own-nats: nats-server {state}: see the end of {log}")
+
+    async def _keep(self, program: Path, process: Process) -> None:
+        """Start it again whenever it ends; end it when cancelled."""
+        backoff = Backoff()
+        loop = asyncio.get_running_loop()
+        while True:
+            since = loop.time()
+            try:
+                status = await process.wait()
+            finally:
+                await _end(process)
+            if loop.time() - since > _LIVED_SECONDS:
+                backoff = Backoff()
+            _log.error("own nats-server ended, starting it again", status=status)
+            while True:
+                await asyncio.sleep(backoff.next())
+                try:
+                    process = await self._start(program)
+                    break
+                except (SettingsError, OSError) as error:
+                    _log.error("own nats-server does not come back, trying on", error=str(error))
+
+
+def _program() -> Path:
+    try:
+        return tools.ensure("nats-server")
+    except LocalClusterError as error:
+        raise SettingsError(f"--own-nats: {error}") from None
+
+
+async def _end(process: Process) -> None:
+    """End the server politely: its store is closed, and then need not be repaired."""
+    if process.returncode is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+def _end_with_parent() -> None:
+    """In the new process: have the kernel end it when our process ends, however it does (prctl(2))."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,0 +1,81 @@
+"""Worlds by name: each builder gives a plain, valid thing; a test states only what matters to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from trellis.installer_api.spec import Source
+from trellis.provisioning.shims import ShimView
+from trellis.provisioning.views import FailedAttempt, JobState, JobView, NodeView
+
+DIGEST = "d1d1d1d1d1d1d1d1"
+OTHER_DIGEST = "d2d2d2d2d2d2d2d2"
+
+
+def a_node(name: str = "node-1", **changes: Any) -> NodeView:  # noqa: ANN401 - the view's own fields
+    """Return a Linux node that nobody opted in; ``uid`` is ``uid-<name>`` unless given."""
+    node = NodeView(
+        name=name,
+        uid=f"uid-{name}",
+        resource_version="7",
+        architecture="amd64",
+        runtime_version="containerd://2.4.2",
+    )
+    return replace(node, **changes)
+
+
+def opted_in(node: NodeView) -> NodeView:
+    """Return the node with KWasm's annotation."""
+    return replace(node, opt_in="true")
+
+
+def proved(node: NodeView, digest: str = DIGEST, verified: str = "job") -> NodeView:
+    """Return the node with the marks of a proved runtime."""
+    return replace(
+        node,
+        provisioned=node.name,
+        digest=digest,
+        verified=verified,
+        marked_uid=node.uid,
+        wasm=None if verified == "job" else "ready",
+    )
+
+
+def failed(node: NodeView, digest: str = DIGEST, attempt: int = 1, at: int = 1000) -> NodeView:
+    """Return the node with the record of a failed attempt."""
+    mark = FailedAttempt(digest, attempt, at).encode()
+    return replace(node, failed_attempt=mark, failure=f"attempt {attempt}: it broke", marked_uid=node.uid)
+
+
+def a_job(node: NodeView, state: JobState = JobState.ACTIVE, **changes: Any) -> JobView:  # noqa: ANN401 - as above
+    """Return an installer Job for the node, made at 1,000 s, ended (if it did) at 1,010 s."""
+    job = JobView(
+        namespace="trellis-installers",
+        name=f"{node.name}-job",
+        uid=f"job-{node.uid}",
+        resource_version="8",
+        node=node.name,
+        node_uid=node.uid,
+        digest=DIGEST,
+        state=state,
+        condition="BackoffLimitExceeded: it has failed" if state is JobState.FAILED else "",
+        created_at=1000,
+        started_at=1000,
+        finished_at=None if state is JobState.ACTIVE else 1010,
+    )
+    return replace(job, **changes)
+
+
+def a_shim(name: str = "spin", **changes: Any) -> ShimView:  # noqa: ANN401 - as above
+    """Return a Shim for every Linux node, all at once, with a checksum; its handler is called like itself."""
+    shim = ShimView(
+        name=name,
+        uid=f"uid-{name}",
+        resource_version="9",
+        generation=1,
+        handler=name,
+        runtime_class=name,
+        sources=(Source(f"https://example.com/{name}", "amd64", "ab" * 32),),
+    )
+    return replace(shim, **changes)

@@ -1,0 +1,297 @@
+"""The status of an Application, from what is known of it: the words of wadm, and conditions that tools understand.
+
+Pure. In: an object, what was decided, wadm's word. Out: a status, and what of it is new. Called by ``app``. Invariants:
+the same is always written the same, so that nothing is written twice; no time in it moves by itself; of what is not
+known the last word stays, and ``Synced`` is Unknown since then.
+Source: kstatus reads Ready, Reconciling and Stalled; wadm 0.21 has the six phases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from application_manager.domain.actions import Decision, Lost, Reason, Record
+from application_manager.domain.fitting import scalers_of, versions_of
+from application_manager.domain.homes import name_of
+from application_manager.domain.snapshot import Absence, Base, Side, Snapshot, Win
+from application_manager.domain.views import ApplicationView
+from trellis.lattice.domain.replies import Refusal, Scaler, Status
+from trellis.lattice.domain.store import StoredModel
+
+Json = dict[str, Any]
+
+PHASES: Final = {
+    "deployed": "Deployed",
+    "reconciling": "Reconciling",
+    "failed": "Failed",
+    "undeployed": "Undeployed",
+    "waiting": "Waiting",
+    "unhealthy": "Unhealthy",
+    # What wadm before 0.14 wrote to its stream, where it stays until something else is to be said.
+    "ready": "Deployed",
+    "compensating": "Reconciling",
+}
+NAMED: Final = 20
+"""Fields that a message names; of more the number."""
+_MESSAGE_KEPT: Final = 4096
+"""Characters of a message; names of fields, which are in some, have no limit, and Kubernetes takes 32,768."""
+_TOLD: Final = ("Rejected", "Overridden", "Contended", "FieldsIgnored")
+_WINS: Final = 4
+_PASSING: Final = {Refusal.FAILED, Refusal.VERSION_EXISTS, Refusal.VERSION_MISSING}
+"""What is tried again soon and may then be otherwise though nobody changes the manifest: wash was there first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What wadm refused, or NATS before it, and of which manifest.
+
+    ``again``: monotonic seconds from which it is worth another try.
+    """
+
+    digest: str
+    undeploy: bool
+    refusal: Refusal
+    message: str
+    again: float = 0.0
+    times: int = 1
+
+    @property
+    def words(self) -> str:
+        """Return the refusal with whose it is."""
+        return self.message if self.refusal is Refusal.TOO_LARGE else f"wadm: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All that a status is made of.
+
+    ``mark``: of the lattice, "" if there is none; ``why``: what else is to be said of why nothing is done; ``lost`` and
+    ``won``: of the change that is being carried over, for the record of it.
+    """
+
+    view: ApplicationView
+    snapshot: Snapshot
+    decision: Decision
+    mark: str
+    model: StoredModel | None = None
+    said: Status | None = None
+    refused: Refused | None = None
+    why: str = ""
+    won: Side | None = None
+    lost: Lost | None = None
+
+    @property
+    def recorded(self) -> Base | None:
+        """The base that is written down with this status."""
+        return next((action.base for action in self.decision.actions if isinstance(action, Record)), None)
+
+
+def status_of(seen: Seen) -> Json:
+    """Return the status that an object is to have; fields without a value are left out."""
+    former: Json = seen.view.status_fields()
+    found = {**former, **_from_wadm(seen, former), **_record(seen, former)}
+    found["observedGeneration"] = seen.view.generation
+    if seen.mark:
+        found["lattice"] = name_of(seen.mark)
+    found["conditions"] = list(_conditions(seen, found, former))
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def patch_of(former: Json, status: Json) -> Json:
+    """Return what a merge patch is to have in ``status``; {} if nothing differs."""
+    return {key: status.get(key) for key in (*former, *status) if former.get(key) != status.get(key)}
+
+
+def news_of(former: Json, status: Json) -> Iterator[tuple[str, str]]:
+    """Yield reason and message of what people are told by an Event: what was not so before."""
+    before = {one["type"]: (one["status"], one["message"]) for one in former.get("conditions") or ()}
+    for one in status["conditions"]:
+        new = one["status"] == "True" and before.get(one["type"]) != ("True", one["message"])
+        if one["type"] in _TOLD and new:
+            yield one["type"], one["message"]
+
+
+def moment(at: float) -> str:
+    """Return Unix seconds as Kubernetes writes a time."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _from_wadm(seen: Seen, former: Mapping[str, Any]) -> Json:
+    """Return what wadm has and says; nothing if it is not known, so that the last word stays."""
+    waits = seen.decision.waits
+    if waits is not None and waits.reason is Reason.NO_LATTICE:
+        return {"phase": "Waiting", "message": None}
+    if seen.snapshot.wadm is Absence.AWAY:
+        return {}
+    model = seen.model
+    if model is None:
+        empty: Json = dict.fromkeys(("deployedVersion", "versions", "scalers", "scalersLeftOut", "message"))
+        return {"phase": "Waiting", **empty}
+    found: Json = {
+        "deployedVersion": model.deployed or None,
+        "versions": versions_of([version for version, _ in model.versions], model.deployed),
+    }
+    if seen.said is None and model.deployed and former.get("deployedVersion") == model.deployed:
+        # A new leader has not heard yet what a former one wrote down.
+        return found
+    phase, message, said = _word(model, seen.said)
+    scalers, left_out = scalers_of(said)
+    return {
+        **found,
+        "phase": phase,
+        "message": message or None,
+        "scalers": scalers or None,
+        "scalersLeftOut": left_out or None,
+    }
+
+
+def _word(model: StoredModel, said: Status | None) -> tuple[str, str, tuple[Scaler, ...]]:
+    """Return phase, message and scalers in wadm's words; what it said of another state of the application is old.
+
+    wadm 0.21 says ``undeployed`` of what it has not begun with, of what has nothing to scale, and of what it forgot.
+    """
+    if not model.deployed:
+        idle = said is not None and said.status == "undeployed"
+        return "Undeployed", said.message if idle and said is not None else "", ()
+    if said is None:
+        return "Reconciling", f"version {model.deployed} is deployed; wadm has not said yet how it is", ()
+    if said.status == "undeployed":
+        why = "it has not begun with it, for which the lattice needs a host, or has nothing to scale"
+        return "Waiting", f"version {model.deployed} is deployed, and wadm says of it that it is undeployed: {why}", ()
+    if said.status not in PHASES:
+        return "Reconciling", said.message or f"wadm says of it: {said.status}", said.scalers
+    return PHASES[said.status], said.message, said.scalers
+
+
+def _record(seen: Seen, former: Mapping[str, Any]) -> Json:
+    """Return what both sides have now, and who won."""
+    base, now = seen.recorded, moment(seen.snapshot.now)
+    if base is None:
+        return {}
+    synced = {
+        "specDigest": base.digest,
+        "wadmVersion": base.version,
+        "deployed": base.deployed,
+        "newestVersion": base.newest,
+        "undeploy": base.undeploy,
+        "serial": base.serial,
+        "bucket": base.bucket,
+        "kvRevision": 0 if seen.model is None else seen.model.revision,
+        "time": now,
+    }
+    if seen.won is None:
+        return {"synced": synced}
+    wins = [*(former.get("wins") or ()), _win(Win(seen.won, seen.snapshot.now))]
+    lost = None if seen.lost is None else {"side": seen.lost.side.value, "version": seen.lost.version}
+    return {"synced": synced, "wins": wins[-_WINS:], "overridden": lost}
+
+
+def _win(win: Win) -> Json:
+    return {"side": win.side.value, "time": moment(win.at)}
+
+
+def _conditions(seen: Seen, status: Json, former: Json) -> Iterator[Json]:
+    before = {one["type"]: one for one in former.get("conditions") or ()}
+    for kind, verdict, reason, message in _verdicts(seen, status):
+        old = before.get(kind, {})
+        since = old["lastTransitionTime"] if old.get("status") == verdict else moment(seen.snapshot.now)
+        yield {
+            "type": kind,
+            "status": verdict,
+            "observedGeneration": seen.view.generation,
+            "lastTransitionTime": since,
+            "reason": reason,
+            "message": message if len(message) <= _MESSAGE_KEPT else f"{message[: _MESSAGE_KEPT - 1]}…",
+        }
+
+
+Verdict = tuple[str, str, str, str]
+
+
+def _verdicts(seen: Seen, status: Json) -> Iterator[Verdict]:
+    synced = _synced(seen)
+    stalled = _stalled(seen, status)
+    yield _ready(seen, status, synced, stalled)
+    busy = not stalled and (synced[1] != "True" or status.get("phase") not in {"Deployed", "Undeployed"})
+    if busy:
+        why = synced[2:] if synced[1] != "True" else _words(status)
+        yield ("Reconciling", "True", *why)
+    else:
+        yield ("Reconciling", "False", *(stalled or ("Settled", "nothing is under way")))
+    yield ("Stalled", "True", *stalled) if stalled else ("Stalled", "False", "Progressing", "nothing is in the way")
+    yield synced
+    yield from _besides(seen, status)
+
+
+def _synced(seen: Seen) -> Verdict:
+    """Say whether both sides have the same."""
+    waits, actions = seen.decision.waits, seen.decision.actions
+    if seen.view.problem:
+        return "Synced", "False", "InvalidManifest", seen.view.problem
+    if seen.refused is not None:
+        return "Synced", "False", seen.refused.refusal.value, seen.refused.words
+    if waits is not None:
+        verdict = "Unknown" if waits.reason is Reason.WADM_AWAY else "False"
+        return "Synced", verdict, waits.reason.value, seen.why or waits.message
+    done = seen.recorded or (seen.view.object.base if not actions else None)
+    if done is not None and all(isinstance(action, Record) for action in actions):
+        return "Synced", "True", Reason.SYNCED.value, f"Kubernetes and wadm have version {done.version}"
+    said = actions[0].said if actions else None
+    reason, message = (said.reason.value, said.message) if said else ("Pending", "it is not in wadm yet")
+    return "Synced", "False", reason, seen.why or message
+
+
+def _stalled(seen: Seen, status: Json) -> tuple[str, str] | None:
+    """Return why nothing goes on until somebody changes something, None if something does."""
+    if seen.view.problem:
+        return "InvalidManifest", seen.view.problem
+    if seen.refused is not None and seen.refused.refusal not in _PASSING:
+        return seen.refused.refusal.value, seen.refused.words
+    waits = seen.decision.waits
+    if waits is not None and waits.reason is Reason.DUPLICATE:
+        return waits.reason.value, waits.message
+    if status.get("phase") == "Failed" and seen.snapshot.wadm is not Absence.AWAY:
+        return _words(status)
+    return None
+
+
+def _words(status: Json) -> tuple[str, str]:
+    phase = status.get("phase") or "Waiting"
+    return phase, status.get("message") or f"wadm says of it: {phase}"
+
+
+def _ready(seen: Seen, status: Json, synced: Verdict, stalled: tuple[str, str] | None) -> Verdict:
+    """Say whether it is as it is to be: an application that is not to run is ready when it does not."""
+    if stalled:
+        return ("Ready", "False", *stalled)
+    if synced[1] != "True":
+        verdict = "Unknown" if seen.snapshot.wadm is Absence.AWAY else "False"
+        return "Ready", verdict, synced[2], synced[3]
+    phase = status.get("phase")
+    reason, message = _words(status)
+    if phase == "Undeployed":
+        return "Ready", "True", reason, "it is not to run, and does not"
+    return "Ready", "True" if phase == "Deployed" else "False", reason, message
+
+
+def _besides(seen: Seen, status: Json) -> Iterator[Verdict]:
+    """Yield the conditions that are there while there is reason for them."""
+    if seen.refused is not None:
+        yield "Rejected", "True", seen.refused.refusal.value, seen.refused.message
+    if seen.view.ignored:
+        yield "FieldsIgnored", "True", "UnknownToWadm", _ignored(seen.view.ignored)
+    lost = status.get("overridden")
+    if lost:
+        kept = f": what {lost['side']} had is in wadm's version {lost['version']}" if lost["version"] else ""
+        yield "Overridden", "True", f"{lost['side'].capitalize()}Lost", f"both sides had changed{kept}"
+    waits = seen.decision.waits
+    if waits is not None and waits.reason is Reason.CONTENDED:
+        yield "Contended", "True", waits.reason.value, waits.message
+
+
+def _ignored(fields: tuple[str, ...]) -> str:
+    more = f" and {len(fields) - NAMED} more" if len(fields) > NAMED else ""
+    return f"wadm does not know {', '.join(fields[:NAMED])}{more}: left out of what it gets"

@@ -1,0 +1,53 @@
+"""How much of what wadm says and keeps is put into a status: an object has to fit into Kubernetes' storage.
+
+Pure. Called by ``conditions``. Invariants: what does not run well is shown before what does; scalers that are left out
+are counted; the deployed version is always there. Source: etcd takes 1.5 MiB for an object, of which its spec alone may
+be 1 MiB.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from trellis.lattice.domain.replies import VERSIONS_KEPT, Scaler
+
+Json = dict[str, Any]
+
+SCALERS_BYTES: Final = 256 * 1024
+SCALERS_MOST: Final = 4000
+VERSIONS_BYTES: Final = 64 * 1024
+_WELL: Final = "deployed"
+
+
+def scalers_of(said: Sequence[Scaler]) -> tuple[list[Json], int]:
+    """Return what wadm says of its scalers, in its order, and how many are left out as there is no room."""
+    rows = [_row(one) for one in said]
+    order = sorted(range(len(rows)), key=lambda at: rows[at]["status"] == _WELL)
+    kept = set(_fitting(((at, _size(rows[at])) for at in order[:SCALERS_MOST]), SCALERS_BYTES))
+    return [row for at, row in enumerate(rows) if at in kept], len(rows) - len(kept)
+
+
+def versions_of(names: Sequence[str], deployed: str) -> list[Json]:
+    """Return the versions that wadm keeps, the oldest first: the newest, if there is room, and the deployed one."""
+    newest = list(reversed(names))[: VERSIONS_KEPT - 1]
+    kept = set(_fitting(((name, _size(name)) for name in newest), VERSIONS_BYTES)) | {deployed}
+    return [{"version": name, "deployed": name == deployed} for name in names if name in kept]
+
+
+def _row(one: Scaler) -> Json:
+    found = {"kind": one.kind, "name": one.name, "status": one.status}
+    return found | ({"message": one.message} if one.message else {})
+
+
+def _fitting(sizes: Iterable[tuple[Any, int]], room: int) -> Iterable[Any]:
+    for key, size in sizes:
+        room -= size
+        if room < 0:
+            return
+        yield key
+
+
+def _size(value: object) -> int:
+    return len(json.dumps(value, ensure_ascii=False).encode())

@@ -1,0 +1,50 @@
+"""Which lattice an Application belongs to, and where what comes from wash is shown.
+
+Pure. In: groups of hosts, what an object says. Out: a lattice's mark, a namespace. Called by ``gather``.
+Rule: an object may name only lattices of groups of its own namespace; a lattice's home is the namespace of the group
+that says so, else of its oldest one. Invariant: what stands in another namespace stays where it is when the home moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from trellis.lattice.domain.group_views import GroupView
+
+
+def home_of(groups: Iterable[GroupView]) -> str:
+    """Return the home namespace of the lattice of these groups, "" if there is none."""
+    senior = sorted(groups, key=lambda group: (not group.home, group.created, group.key))
+    return senior[0].namespace if senior else ""
+
+
+def lattice_of(groups: Iterable[GroupView], label: str, shown: str) -> str:
+    """Return the mark of an object's lattice, "" if it has none.
+
+    Args:
+        groups: of the object's namespace.
+        label: the lattice that the object names, "" if it names none.
+        shown: the lattice that it belonged to last, "" if it never did; another group does not move it.
+    """
+    senior = sorted((group for group in groups if group.lattice), key=lambda group: (group.created, group.key))
+    marks = list(dict.fromkeys(group.lattice for group in senior))
+    for name in filter(None, (label, shown if not label else "")):
+        return next((mark for mark in marks if name_of(mark) == name), "")
+    return marks[0] if len(marks) == 1 else ""
+
+
+def name_of(mark: str) -> str:
+    """Return the name of a lattice of which this is the mark."""
+    return mark.partition("/")[0]
+
+
+def why_none(groups: Iterable[GroupView], label: str, shown: str) -> str:
+    """Return why an object has no lattice, and what to do, for people."""
+    names = sorted({name_of(group.lattice) for group in groups if group.lattice})
+    wanted = label or shown
+    if not names:
+        of = f" of lattice {wanted}" if wanted else ""
+        return f"there is no group of hosts{of} in this namespace: create a WasmCloudHostConfig"
+    if not wanted:
+        return f"its namespace has hosts of {', '.join(names)}: say by label trellis.dev/lattice which one is meant"
+    return f"no group of hosts in this namespace is of lattice {wanted}: it has {', '.join(names)}"

@@ -1,0 +1,69 @@
+"""What is written of an Application into Kubernetes.
+
+Pure. In: wadm's manifest, an object as it was read. Out: manifests and merge patches. Called by ``apply``. Invariant:
+an object that was given a manifest has that manifest's digest: what it had of its own is taken away by the same write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from application_manager.domain.views import read_manifest, written_mark
+from trellis import names
+from trellis.lattice.domain.oam import ManifestError
+from trellis.lattice.domain.projection import VERSION, Projection
+
+Json = dict[str, Any]
+Manifest = Mapping[str, Any]
+
+_LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+
+
+def make_application(namespace: str, name: str, lattice: str, held: Projection, version: str) -> Json:
+    """Return a new object that shows a version of wadm's; ``lattice`` is the lattice's name."""
+    metadata = held.manifest["metadata"]
+    annotations = {**metadata["annotations"], VERSION: version}
+    if metadata["name"] != name:
+        annotations[names.ANNOTATION_APP_NAME] = metadata["name"]
+    labels = dict(metadata.get("labels") or {})
+    if _LABEL_VALUE.fullmatch(lattice):
+        labels[names.LABEL_LATTICE] = lattice
+    return {
+        "apiVersion": "core.oam.dev/v1beta1",
+        "kind": "Application",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "annotations": annotations,
+            "labels": labels,
+            "finalizers": [names.FINALIZER_APPLICATIONS],
+        },
+        "spec": held.manifest["spec"],
+    }
+
+
+def make_spec_patch(item: Manifest, held: Projection, version: str, serial: int) -> Json:
+    """Return the merge patch that gives an object a version of wadm's, and the mark that we did.
+
+    A merge patch and no server-side apply: that would leave the fields that others manage and the version lacks.
+    """
+    metadata = held.manifest["metadata"]
+    try:
+        former = read_manifest(item).manifest["metadata"]
+    except ManifestError:
+        former = {}
+    mark = {VERSION: version, names.ANNOTATION_WRITTEN: written_mark(held.digest, serial)}
+    return {
+        "metadata": {
+            "annotations": _instead(former.get("annotations"), metadata["annotations"]) | mark,
+            "labels": _instead(former.get("labels"), metadata.get("labels")),
+        },
+        "spec": _instead(item.get("spec"), held.manifest["spec"]),
+    }
+
+
+def _instead(former: Manifest | None, wanted: Manifest | None) -> Json:
+    """Return the merge patch that makes one map of another; lists are replaced as a whole."""
+    return {**dict.fromkeys(former or {}), **(wanted or {})}

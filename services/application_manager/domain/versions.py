@@ -1,0 +1,46 @@
+"""Under which version of wadm's a manifest is stored.
+
+Pure. Called by ``decide``. Invariant: a version that wadm has is never asked to hold something else, which it refuses;
+the same manifest finds the version in which it is.
+"""
+
+from __future__ import annotations
+
+from application_manager.domain.snapshot import OVERRIDDEN, Model
+
+_LENGTHS = (8, 12, 64)
+_PLAIN = (12, 64)
+
+
+def version_of(wanted: str, digest: str, model: Model | None) -> str:
+    """Return the version for a manifest of this digest.
+
+    That is the annotation's, if wadm has no other content under it, else ``<annotation>-<digest8>``; without an
+    annotation the newest version that holds the same, else ``sha-<digest12>``.
+
+    Args:
+        wanted: what the annotation asks for, "" for nothing.
+        digest: of the manifest, in hex digits.
+        model: what wadm has, None if it has nothing.
+    """
+    has = {} if model is None else model.digests
+    if not wanted:
+        same = [name for name, held in has.items() if held == digest and not name.startswith(OVERRIDDEN)]
+        if same:
+            return same[-1]
+    names = ([wanted] if wanted else []) + [
+        f"{wanted or 'sha'}-{digest[:length]}" for length in (_LENGTHS if wanted else _PLAIN)
+    ]
+    return next((name for name in names if has.get(name, digest) == digest), names[-1])
+
+
+def overridden_version(digest: str) -> str:
+    """Return the version in which a manifest that lost is kept."""
+    return f"{OVERRIDDEN}{digest[:12]}"
+
+
+def spare_version(digest: str, model: Model) -> str:
+    """Return a version that wadm does not have yet, for a manifest that is only stored and never shown or run."""
+    plain, has = overridden_version(digest), model.digests
+    numbered = (f"{plain}-{number}" for number in range(2, len(has) + 3))
+    return next(name for name in (plain, *numbered) if name not in has)

@@ -1,0 +1,192 @@
+"""Applications as their watch keeps them: what tells a change, and no manifest.
+
+Pure: raw objects in, views out. Called by the informer, read by ``gather``. Invariant: a thousand of them are small: of
+a manifest only its digest is kept, and of a status its JSON; who needs the manifest reads the object again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from application_manager.domain.snapshot import Base, Object, Side, Win
+from trellis import names
+from trellis.lattice.domain.oam import ManifestError
+from trellis.lattice.domain.projection import VERSION, Projection, project
+
+Manifest = Mapping[str, Any]
+
+_WADM_NAME: Final = re.compile(r"[-A-Za-z0-9_]{1,3000}")
+"""wadm's own check takes letters of any script, but names are keys of its bucket, and those are ASCII. Longer ones make
+a line that NATS closes the connection for: at 4,096 bytes, wadm's own prefix and the lattice's name among them."""
+_NAME_SHOWN: Final = 64
+_WRITTEN: Final = re.compile(r"([0-9a-f]{64})/([0-9]{1,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationView:
+    """An Application. ``application``: its name in wadm; ``lattice``: what it names; ``shown``: what its status does.
+
+    ``problem``: why its manifest cannot be read, "" if it can; ``ignored``: what of it wadm would not take; ``status``:
+    as it stands in the object, as JSON; ``phase``: of that, "" if there is none.
+    ``version_of_wadm``: its annotation ``version`` came with a manifest of wadm's that is not there any more.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    created: str
+    application: str
+    lattice: str
+    shown: str
+    finalizers: tuple[str, ...]
+    object: Object
+    ignored: tuple[str, ...] = ()
+    problem: str = ""
+    status: str = "{}"
+    phase: str = ""
+    version_of_wadm: bool = False
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    def status_fields(self) -> dict[str, Any]:
+        """Return its status."""
+        found: dict[str, Any] = json.loads(self.status)
+        return found
+
+
+def application_name(metadata: Manifest) -> str:
+    """Return the name of an object in wadm."""
+    annotations = metadata.get("annotations") or {}
+    return str(annotations.get(names.ANNOTATION_APP_NAME) or metadata["name"])
+
+
+def read_manifest(item: Manifest) -> Projection:
+    """Return what of an object reaches wadm.
+
+    Raises:
+        ManifestError: it is no manifest, or has a name that wadm does not take.
+    """
+    name = application_name(item["metadata"])
+    if not _WADM_NAME.fullmatch(name):
+        shown = repr(name) if len(name) <= _NAME_SHOWN else f"{name[:_NAME_SHOWN]!r}…, of {len(name)} characters"
+        raise ManifestError(f"wadm takes no application called {shown}: only A-Z, a-z, 0-9, - and _, at most 3,000")
+    return project(item, name)
+
+
+def view_application(item: Manifest) -> ApplicationView:
+    """Project an Application."""
+    metadata, status = item["metadata"], item.get("status") or {}
+    annotations = metadata.get("annotations") or {}
+    problem, digest, version = "", "", ""
+    ignored: tuple[str, ...] = ()
+    try:
+        read = read_manifest(item)
+    except ManifestError as error:
+        problem = str(error)
+    else:
+        digest, version, ignored = read.digest, read.version, read.ignored
+    written = _written(annotations.get(names.ANNOTATION_WRITTEN, ""))
+    of_wadm = version != "" and written is not None and written[0] != digest and _only_ours(metadata)
+    finalizers = tuple(metadata.get("finalizers") or ())
+    found = Object(
+        digest=digest,
+        version="" if of_wadm else version,
+        undeploy=annotations.get(names.ANNOTATION_UNDEPLOY) == names.TRUE,
+        others=managed_by_others(metadata.get("managedFields") or ()),
+        finalizer=names.FINALIZER_APPLICATIONS in finalizers,
+        deleting=bool(metadata.get("deletionTimestamp")),
+        base=read_base(status),
+        wins=read_wins(status),
+        written=written,
+    )
+    return ApplicationView(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        generation=metadata.get("generation") or 0,
+        created=str(metadata.get("creationTimestamp") or ""),
+        application=application_name(metadata),
+        lattice=str((metadata.get("labels") or {}).get(names.LABEL_LATTICE) or ""),
+        shown=str(status.get("lattice") or ""),
+        finalizers=finalizers,
+        object=found,
+        ignored=ignored,
+        problem=problem,
+        version_of_wadm=of_wadm,
+        phase=str(status.get("phase") or ""),
+        status=json.dumps(status, separators=(",", ":"), sort_keys=True),
+    )
+
+
+def managed_by_others(managed: Iterable[Manifest]) -> bool:
+    """Say whether anyone but us manages a field of ``spec``. Source: ``metadata.managedFields`` of Kubernetes."""
+    return any(
+        one.get("manager") != names.FIELD_MANAGER_WADM and not one.get("subresource")
+        for one in managed
+        if "f:spec" in (one.get("fieldsV1") or {})
+    )
+
+
+def _only_ours(metadata: Manifest) -> bool:
+    """Say whether nobody but us manages the annotation ``version``."""
+    managers = {
+        one.get("manager")
+        for one in metadata.get("managedFields") or ()
+        if f"f:{VERSION}" in (one.get("fieldsV1") or {}).get("f:metadata", {}).get("f:annotations", {})
+    }
+    return managers == {names.FIELD_MANAGER_WADM}
+
+
+def read_base(status: Manifest) -> Base | None:
+    """Return what both sides last had, None if that was never recorded, or cannot be read."""
+    synced = status.get("synced")
+    if not isinstance(synced, dict) or not all(
+        isinstance(synced.get(key), str) for key in ("specDigest", "wadmVersion")
+    ):
+        return None
+    return Base(
+        digest=synced["specDigest"],
+        version=synced["wadmVersion"],
+        deployed=bool(synced.get("deployed")),
+        newest=synced.get("newestVersion") or "",
+        undeploy=bool(synced.get("undeploy")),
+        serial=synced.get("serial") or 0,
+        bucket=synced.get("bucket") or "",
+        revision=synced.get("kvRevision") or 0,
+    )
+
+
+def read_wins(status: Manifest) -> tuple[Win, ...]:
+    """Return the last changes of either side, the oldest first; what cannot be read is none."""
+    wins = status.get("wins")
+    return tuple(filter(None, map(_win, wins))) if isinstance(wins, list) else ()
+
+
+def _win(one: object) -> Win | None:
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        if isinstance(one, dict):
+            return Win(Side(one["side"]), datetime.fromisoformat(one["time"]).timestamp())
+    return None
+
+
+def written_mark(digest: str, serial: int) -> str:
+    """Return the mark of a manifest that an object is given from wadm."""
+    return f"{digest}/{serial}"
+
+
+def _written(mark: str) -> tuple[str, int] | None:
+    """Return what a mark says; one that somebody made up says nothing."""
+    found = _WRITTEN.fullmatch(mark)
+    return (found[1], int(found[2])) if found else None

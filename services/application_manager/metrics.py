@@ -1,0 +1,70 @@
+"""What there is to see of each lattice in Prometheus: its applications by phase, how old what is shown of them may be.
+
+In: which lattice is followed where. Out: gauges that are read at each scrape. Called by ``lattices`` and ``app``.
+Invariants: a lattice that is followed no more, and a term that ended, leave no series behind; a scrape looks at each
+application once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from functools import partial
+from typing import Final, get_args
+
+from application_manager.gather import Known
+from trellis.crds.application_status import Phase
+from trellis.events.subjects import APPLICATION_MANAGER
+from trellis.installer_api.redaction import redact_url
+from trellis.lattice.connection.address import LatticeAddress
+from trellis.telemetry.followed import FollowedGauges
+from trellis.telemetry.metrics import Forget, KeptReads, Metrics
+
+UNKNOWN: Final = "Unknown"
+"""The phase of an object that has no status yet."""
+PHASES: Final = (*get_args(Phase), UNKNOWN)
+
+
+class Measures(FollowedGauges[LatticeAddress]):
+    """The gauges of one term."""
+
+    def __init__(self, metrics: Metrics, known: Known) -> None:
+        super().__init__()
+        self._metrics = metrics
+        self._known = known
+        self._synced: dict[str, float] = {}
+        self._counted: Counter[tuple[str, str]] = Counter()
+        self._counted_at = -known.timings.counted
+
+    def _show(self, mark: str, address: LatticeAddress) -> Forget:
+        _, _, digest = mark.partition("/")
+        self._synced[mark] = time.time()
+        reads = KeptReads(
+            phases={phase: partial(self._count, mark, phase) for phase in PHASES},
+            synced_age=partial(self._synced_age, mark),
+            owned=partial(self._owned, mark),
+            linked=partial(self._linked, mark),
+        )
+        of = (redact_url(address.link.url), address.lattice, digest)
+        return self._metrics.kept_lattice(APPLICATION_MANAGER, of, reads)
+
+    def _count(self, mark: str, phase: str) -> float:
+        now = time.monotonic()
+        if now - self._counted_at >= self._known.timings.counted:
+            views = list(self._known.applications.values())
+            self._counted = Counter((self._known.key_of(view).mark, view.phase or UNKNOWN) for view in views)
+            self._counted_at = now
+        return self._counted[mark, phase]
+
+    def _synced_age(self, mark: str) -> float:
+        """Return since when what is shown may be old; of what was never complete, since it is followed."""
+        store = self._known.following.store(mark)
+        if store is not None and store.synced_at is not None and not store.silent:
+            self._synced[mark] = store.synced_at
+        return max(0.0, time.time() - self._synced[mark])
+
+    def _owned(self, mark: str) -> float:
+        return float(self._known.following.ours(mark))
+
+    def _linked(self, mark: str) -> float:
+        return float(self._known.following.linked(mark))

@@ -1,0 +1,1 @@
+"""Viewers: log-in, sessions, and what each may see."""

@@ -1,0 +1,167 @@
+"""Who a request is from, and the way in and out: cookies, tokens, the proxy in front.
+
+In: requests. Out: viewers, cookies. Called by routes. Invariants: a token comes in the body of a log-in and nowhere
+else; a cookie is of this host alone, no script reads it, and no other site's page sends it; what changes a session
+comes from a page of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import orjson
+from aiohttp import web
+
+from console.access.identity import Proxy, Viewer, by_proxy, by_token, token_of
+from console.access.sessions import Session, Sessions
+from console.domain.limits import LOGINS_BURST, LOGINS_PER_SECOND
+from console.http.refusals import RefusedError, bad, busy, log_in, of_kube
+from console.live.visits import who_is
+from console.timings import Timings
+from trellis.kube.client import Kube
+from trellis.kube.errors import KubeError
+from trellis.limits.token_bucket import TokenBucket
+
+_COOKIE: Final = "trellis-console"
+_HOST_COOKIE: Final = f"__Host-{_COOKIE}"
+"""Browsers take such a name from nobody but this very host, by TLS."""
+_JSON: Final = "application/json"
+
+
+class Doors:
+    """``proxy`` is None where viewers log in with a token. ``anonymous``: a connection that is nobody's."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        anonymous: Callable[[], Kube],
+        proxy: Proxy | None,
+        url: str | None,
+        *,
+        secure: bool,
+        timings: Timings = Timings(),  # noqa: B008 - frozen
+    ) -> None:
+        self.sessions: Final = sessions
+        self._anonymous = anonymous
+        self._proxy: Final = proxy
+        self._secure: Final = secure
+        self._body: Final = timings.body
+        self._host: Final = urlsplit(url).netloc.lower() if url else ""
+        self._logins: Final = TokenBucket(LOGINS_PER_SECOND, LOGINS_BURST)
+        self._login_turn = asyncio.Semaphore(4)
+
+    @property
+    def mode(self) -> str:
+        """``token`` or ``proxy``."""
+        return "token" if self._proxy is None else "proxy"
+
+    def viewer(self, request: web.Request) -> tuple[Viewer, float]:
+        """Return who a request is from, and for how many seconds that holds; raises RefusedError for nobody."""
+        if self._proxy is not None:
+            headers: dict[str, list[str]] = {}
+            for name, value in request.headers.items():
+                headers.setdefault(name.lower(), []).append(value)
+            return by_proxy(self._proxy, headers, _names_of(request)), float("inf")
+        session = self._session(request)
+        if session is None:
+            raise log_in()
+        return session.viewer, self.sessions.seconds_left(session)
+
+    async def log_in(self, request: web.Request) -> tuple[Viewer, web.Response]:
+        """Return who the token in a body is of, and the answer with a cookie; raises RefusedError."""
+        if self._proxy is not None:
+            raise bad("nobody logs in here", "the proxy in front says who you are")
+        self._from_us(request)
+        token = token_of((await _body(request, self._body)).get("token"))
+        if not self._logins.take(time.monotonic()):
+            raise busy("too many log in at once")
+        async with self._login_turn:
+            try:
+                viewer = by_token(token, await who_is(self._anonymous().with_token(token)))
+            except KubeError as error:
+                if error.status == 401:
+                    raise RefusedError(
+                        401, "the API server does not know this token", "give another one: is it expired?"
+                    ) from None
+                raise of_kube(error) from None
+        if former := self._cookie(request):
+            self.sessions.close(former)
+        name = self.sessions.open(viewer)
+        response = web.Response(status=204)
+        response.set_cookie(self._name, name, httponly=True, secure=self._secure, samesite="Strict", path="/")
+        return viewer, response
+
+    def log_out(self, request: web.Request) -> tuple[str, web.Response]:
+        """Return whose last session ended, "" if he has another, and the answer that takes the cookie away."""
+        self._from_us(request)
+        session = self._session(request)
+        gone = ""
+        if session is not None:
+            self.sessions.close(self._cookie(request))
+            if not self.sessions.per_viewer()[session.viewer.key]:
+                gone = session.viewer.key
+        response = web.Response(status=204)
+        response.del_cookie(self._name, path="/", httponly=True, secure=self._secure, samesite="Strict")
+        return gone, response
+
+    @property
+    def _name(self) -> str:
+        return _HOST_COOKIE if self._secure else _COOKIE
+
+    def _cookie(self, request: web.Request) -> str:
+        return request.cookies.get(self._name, "")
+
+    def _session(self, request: web.Request) -> Session | None:
+        name = self._cookie(request)
+        return self.sessions.find(name) if name else None
+
+    def _from_us(self, request: web.Request) -> None:
+        """Raise RefusedError unless a page of this console sent a request.
+
+        Browsers put Origin on every POST; who leaves it out is no browser, and a cookie of nobody's is no use to him.
+        """
+        origin = _origin(request.headers.get("Origin", ""))
+        host = self._host or request.headers.get("Host", "").lower()
+        if not origin or origin != host:
+            raise RefusedError(
+                403, "this does not come from a page of the console", "open the console by its own address"
+            )
+
+
+def _origin(text: str) -> str:
+    """Return the host and port of an Origin, "" of what is none."""
+    try:
+        return urlsplit(text).netloc.lower()
+    except ValueError:  # a bracket that is not closed
+        return ""
+
+
+async def _body(request: web.Request, seconds: float) -> dict[str, Any]:
+    if request.content_type != _JSON:
+        raise RefusedError(415, "the body is no JSON", f"send it as {_JSON}")
+    try:
+        async with asyncio.timeout(seconds):
+            body = await request.read()
+    except TimeoutError:
+        request.protocol.force_close()  # or it would wait for the rest of it
+        raise RefusedError(408, "the body did not come in time", "send it at once") from None
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        raise bad("the body is no JSON", 'send such as {"token": "…"}') from None
+    if not isinstance(found, dict):
+        raise bad("the body is no object", 'send such as {"token": "…"}')
+    return found
+
+
+def _names_of(request: web.Request) -> frozenset[str]:
+    """Return the names of the client certificate of a connection; it was verified if it is there."""
+    found = request.transport.get_extra_info("peercert") if request.transport is not None else None
+    if not found:
+        return frozenset()
+    common = (value for part in found.get("subject", ()) for name, value in part if name == "commonName")
+    return frozenset([*common, *(value for kind, value in found.get("subjectAltName", ()) if kind == "DNS")])

@@ -1,0 +1,122 @@
+"""Who looks: by a token that he gave, or as a proxy in front says.
+
+Pure. In: headers, what proves the proxy, settings. Out: a viewer, or a refusal. Called by ``doors`` for each request.
+Invariants: a header about somebody counts only together with what the proxy alone has; nobody becomes a ``system:``
+user or group by it unless a setting says so; no name that the API server would read otherwise is passed on; two viewers
+are one only if the API server could not tell them apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from console.domain.limits import TOKEN_CHARACTERS
+from console.http.refusals import RefusedError, bad
+
+SECRET_HEADER: Final = "X-Trellis-Proxy-Secret"  # noqa: S105 - the header's name
+SECRET_LEAST: Final = 32
+"""Characters of the secret that proxy and console share."""
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]+")
+_SYSTEM: Final = "system:"
+_NAME_MOST: Final = 1024
+_GROUPS_MOST: Final = 200
+_ANONYMOUS: Final = frozenset({"", "system:anonymous"})
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Somebody who looks. ``key`` tells him from all others, and is no secret; ``user`` and ``groups`` are for him.
+
+    ``token``: what he is to the API server; "" behind a proxy, where he is impersonated.
+    """
+
+    key: str
+    user: str
+    groups: tuple[str, ...] = ()
+    token: str = field(default="", repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """What a proxy is believed by. ``secret``: b"" if it is not; ``names``: of its certificate, none if it has none."""
+
+    user_header: str
+    groups_header: str
+    secret: bytes = field(default=b"", repr=False)
+    names: frozenset[str] = frozenset()
+    system: bool = False
+
+
+def token_of(given: object) -> str:
+    """Return a token as it was given, without what surrounds it; raises RefusedError for what can be none."""
+    text = given.strip() if isinstance(given, str) else ""
+    text = text.removeprefix("Bearer ").strip()
+    if not text or len(text) > TOKEN_CHARACTERS or not _TOKEN.fullmatch(text):
+        raise bad("that is no bearer token", "give one as `kubectl create token` prints it")
+    return text
+
+
+def by_token(token: str, review: Mapping[str, Any]) -> Viewer:
+    """Return who a token is of, as a SelfSubjectReview tells.
+
+    Raises:
+        RefusedError: the API server does not know him.
+    """
+    info = (review.get("status") or {}).get("userInfo") or {}
+    user = str(info.get("username") or "")
+    if user in _ANONYMOUS:
+        raise RefusedError(401, "the API server does not know this token", "give another one: is it expired?")
+    # By its digest: two tokens of a user may be bound to other things.
+    key = f"token/{hashlib.sha256(token.encode()).hexdigest()}"
+    return Viewer(key, user, tuple(sorted(map(str, info.get("groups") or ()))), token)
+
+
+def by_proxy(proxy: Proxy, headers: Mapping[str, Sequence[str]], certificate: frozenset[str] = frozenset()) -> Viewer:
+    """Return whom a proxy names. ``headers`` are by lower-case name, each as often as it came.
+
+    ``certificate``: names of the client certificate that the connection was made with, if that was verified.
+
+    Raises:
+        RefusedError: it is not the proxy that speaks, or it names nobody, or somebody whom it may not.
+    """
+    if not _trusted(proxy, headers.get(SECRET_HEADER.lower(), ()), certificate):
+        raise RefusedError(
+            403, "this console is seen through its proxy alone", "open it by the address that the proxy has"
+        )
+    users = headers.get(proxy.user_header.lower(), ())
+    if len(users) != 1 or not users[0].strip():
+        raise RefusedError(403, "the proxy does not say who you are", "log in there")
+    user = _name(users[0].strip(), proxy)
+    said = [part.strip() for value in headers.get(proxy.groups_header.lower(), ()) for part in value.split(",")]
+    groups = tuple(sorted({_name(group, proxy) for group in said if group}))
+    if len(groups) > _GROUPS_MOST:
+        raise RefusedError(403, f"you are in more than {_GROUPS_MOST} groups", "have the proxy send those that count")
+    digest = hashlib.sha256("\0".join((user, *groups)).encode()).hexdigest()
+    return Viewer(f"proxy/{digest}", user, groups)
+
+
+def _trusted(proxy: Proxy, secrets: Sequence[str], certificate: frozenset[str]) -> bool:
+    if proxy.names & certificate:
+        return True
+    return (
+        bool(proxy.secret)
+        and len(secrets) == 1
+        and hmac.compare_digest(secrets[0].encode(errors="replace"), proxy.secret)
+    )
+
+
+def _name(name: str, proxy: Proxy) -> str:
+    if len(name) > _NAME_MOST or not name.isprintable():
+        raise RefusedError(403, "the proxy sends a name that is none", "have it send names of users and groups")
+    if name.startswith(_SYSTEM) and not proxy.system:
+        raise RefusedError(
+            403,
+            "the proxy names a system: user or group",
+            "have it leave these out, or set TRELLIS_CONSOLE_SYSTEM_IDENTITIES",
+        )
+    return name

@@ -1,0 +1,123 @@
+"""Who is logged in: a random id in a cookie on one side, the viewer and his token in memory on the other.
+
+In: viewers and ids. Out: ids and viewers. Called by ``doors``. Invariants: no token ever leaves; an id that was given
+away is kept only as its digest; a session ends when it is old, when nobody used it, and at once with its viewer; there
+are so many at most, and nobody's push out another's who has no more of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from console.access.identity import Viewer
+from console.domain.limits import SESSIONS, SESSIONS_EACH
+from console.http.refusals import busy
+from console.timings import Timings
+
+_ID_BYTES: Final = 32
+_ID_MOST: Final = 128
+
+
+@dataclass(slots=True)
+class Session:
+    """One browser. Times of the store's clock."""
+
+    viewer: Viewer
+    ends: float
+    used: float
+
+
+class Sessions:
+    """All sessions of this process."""
+
+    def __init__(
+        self,
+        lasts: float,
+        *,
+        timings: Timings = Timings(),  # noqa: B008 - frozen
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._lasts: Final = lasts
+        self._idle: Final = timings.idle
+        self._clock = clock
+        self._by_digest: dict[bytes, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_digest)
+
+    def open(self, viewer: Viewer) -> str:
+        """Return the id of a new session; raises RefusedError if there are too many.
+
+        The oldest of the same viewer makes room, or one of the user who has most, if that is more: each token is a
+        viewer, and some may make tokens as they like.
+        """
+        now = self._clock()
+        self._expire(now)
+        mine = [(session.used, digest) for digest, session in self._by_digest.items() if session.viewer == viewer]
+        if len(mine) >= SESSIONS_EACH:
+            del self._by_digest[min(mine)[1]]
+        elif len(self._by_digest) >= SESSIONS:
+            self._make_room(viewer.user)
+        name = secrets.token_urlsafe(_ID_BYTES)
+        self._by_digest[_digest(name)] = Session(viewer, now + self._lasts, now)
+        return name
+
+    def _make_room(self, user: str) -> None:
+        most = greedy(user, [session.viewer.user for session in self._by_digest.values()])
+        if most is None:
+            raise busy("too many viewers are logged in", 60)
+        theirs = [(session.used, digest) for digest, session in self._by_digest.items() if session.viewer.user == most]
+        del self._by_digest[min(theirs)[1]]
+
+    def find(self, name: str) -> Session | None:
+        """Return the session of an id, which is in use from now on; None if there is none (any more)."""
+        now = self._clock()
+        session = self._by_digest.get(_digest(name[:_ID_MOST]))
+        if session is None or not self._lives(session, now):
+            return None
+        session.used = now
+        return session
+
+    def seconds_left(self, session: Session) -> float:
+        """Return after how long a session ends, however much it is used."""
+        return max(0.0, session.ends - self._clock())
+
+    def close(self, name: str) -> None:
+        """End one session; there may be none."""
+        self._by_digest.pop(_digest(name[:_ID_MOST]), None)
+
+    def end_all_of(self, key: str) -> int:
+        """End all sessions of a viewer, and return how many there were."""
+        gone = [digest for digest, session in self._by_digest.items() if session.viewer.key == key]
+        for digest in gone:
+            del self._by_digest[digest]
+        return len(gone)
+
+    def per_viewer(self) -> Counter[str]:
+        """Return how many sessions each viewer has."""
+        self._expire(self._clock())
+        return Counter(session.viewer.key for session in self._by_digest.values())
+
+    def _expire(self, now: float) -> None:
+        for digest in [digest for digest, one in self._by_digest.items() if not self._lives(one, now)]:
+            del self._by_digest[digest]
+
+    def _lives(self, session: Session, now: float) -> bool:
+        return now < session.ends and now - session.used < self._idle
+
+
+def greedy(user: str, holders: Iterable[str]) -> str | None:
+    """Return who of those that hold places has to give one to a user: who has most, and more than he with it."""
+    counts = Counter(holders)
+    most, count = max(counts.items(), key=lambda item: item[1], default=("", 0))
+    return most if count > counts[user] + 1 else None
+
+
+def _digest(name: str) -> bytes:
+    return hashlib.sha256(name.encode(errors="replace")).digest()

@@ -1,0 +1,1 @@
+"""Limits of the console, and messages cut into pieces. Pure."""

@@ -1,0 +1,1 @@
+"""The console's port: routes, answers, the page's files."""

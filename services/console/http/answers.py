@@ -1,0 +1,117 @@
+"""How the console answers: JSON, what browsers are told about each answer, and figures about all of them.
+
+In: handlers. Out: a middleware and a signal. Called by ``app``. Invariants: every answer says that nothing but what the
+console itself serves may run in its pages, that nobody may frame them and that data is kept nowhere; an error is
+``{"error": {"what", "do"}}``, and what was not foreseen tells nothing of itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import orjson
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+from opentelemetry.trace import SpanKind, StatusCode
+
+from console.http.refusals import RefusedError, of_kube
+from trellis.kube.errors import KubeError
+from trellis.read_model.errors import AnswerError
+from trellis.read_model.reading.traces import JaegerError
+from trellis.telemetry import Telemetry, get_logger
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
+    "manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS: Final[Mapping[str, str]] = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+_MEANT: Final[Mapping[int, tuple[str, str]]] = {
+    404: ("there is nothing at this address", "docs/console.md lists what there is"),
+    405: ("this can be read, not changed", "send GET"),
+    413: ("the body is too long", "send less"),
+}
+_STREAM: Final = "text/event-stream"
+
+_log = get_logger(__name__)
+
+
+def json_response(document: object, *, status: int = 200) -> web.Response:
+    """Return an answer that nobody keeps."""
+    return web.Response(
+        body=orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE),
+        status=status,
+        content_type="application/json",
+        headers={"Cache-Control": "no-store"},
+    )
+
+
+def refusal(error: RefusedError) -> web.Response:
+    """Return the answer that says what is wrong and what to do."""
+    response = json_response(error.document(), status=error.status)
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = str(error.retry_after)
+    return response
+
+
+async def put_headers(_: web.Request, response: web.StreamResponse) -> None:
+    """Say to browsers what every answer says; a signal, so that streams are told in time."""
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    response.headers.setdefault("Cache-Control", "no-store")
+    response.headers["Server"] = "trellis"
+
+
+def answering(telemetry: Telemetry) -> Middleware:
+    """Return the middleware that turns errors into answers, counts these, and has a span for each but streams."""
+
+    @web.middleware
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        resource = request.match_info.route.resource
+        route = resource.canonical if resource is not None else "none"
+        name = f"{request.method} {route}"
+        if route.endswith("stream"):
+            response = await _answer(request, handler)
+        else:
+            # The route, and not the path: that has names of objects in it, and spans are for those who run Trellis.
+            attributes = {"http.request.method": request.method, "http.route": route}
+            with telemetry.tracer.start_as_current_span(name, kind=SpanKind.SERVER, attributes=attributes) as span:
+                response = await _answer(request, handler)
+                span.set_attribute("http.response.status_code", response.status)
+                if response.status >= 500:
+                    span.set_status(StatusCode.ERROR)
+        telemetry.metrics.console_requests_total.labels(telemetry.service, route, str(response.status)).inc()
+        return response
+
+    return middleware
+
+
+async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except RefusedError as error:
+        return refusal(error)
+    except JaegerError as error:
+        return refusal(RefusedError(502, str(error), "try again; TRELLIS_JAEGER_URL says where the console asks"))
+    except AnswerError as error:
+        return refusal(RefusedError(400, str(error), "ask otherwise"))
+    except KubeError as error:
+        return refusal(of_kube(error))
+    except web.HTTPException as error:
+        what, do = _MEANT.get(error.status, (error.reason, "docs/console.md says what can be asked"))
+        return refusal(RefusedError(error.status, what, do))
+    except (ConnectionError, TimeoutError):
+        raise  # nobody is there to be answered
+    except Exception:  # noqa: BLE001 - whatever it is, it tells the viewer nothing of itself
+        _log.exception("a request could not be answered", route=request.match_info.route.name)
+        return refusal(RefusedError(500, "the console made a mistake", "its log says which"))

@@ -1,0 +1,237 @@
+"""What can be asked of the console, as docs/console.md has it; nothing here changes a cluster.
+
+In: requests. Out: JSON and streams, made as the viewer. Called by ``app``. Invariant: but for log-in and log-out every
+route is a GET.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aiohttp import web
+
+from console.access.doors import Doors
+from console.access.rights import TRACES, Rights
+from console.domain.limits import NAMESPACES, PAGE_EVENTS, SPANS
+from console.domain.pieces import mark, message, read_mark
+from console.http.answers import json_response
+from console.http.refusals import RefusedError, bad, not_allowed
+from console.live.feed import Feed, Filter, read_filter
+from console.live.link import Link
+from console.live.replays import letter_page, letters, read_asked, replay
+from console.live.streaming import Outlet, counted, send_model
+from console.live.visits import Lobby
+from console.settings import Settings
+from console.timings import Timings
+from trellis.installer_api.digits import whole
+from trellis.read_model.reading.cluster import Reading
+from trellis.read_model.reading.explained import KINDS, page_of
+from trellis.read_model.reading.find import NotThereError
+from trellis.read_model.reading.traces import ask_jaeger
+from trellis.read_model.traces.span_tree import document_of
+from trellis.telemetry import Telemetry, trellis_version
+
+_RECENT: Final = 50
+_RECENT_MOST: Final = 500
+_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_TRACE: Final = re.compile(r"[0-9a-f]{32}")
+_CLUSTERED: Final = frozenset({"node", "shim"})
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """Handlers by address."""
+
+    settings: Settings
+    doors: Doors
+    lobby: Lobby
+    feed: Feed
+    link: Link
+    telemetry: Telemetry
+    timings: Timings = field(default_factory=Timings)
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Register every address."""
+        router.add_post("/api/session", self.log_in)
+        router.add_post("/api/session/end", self.log_out)
+        for path, handler in (
+            ("/api/session", self.session),
+            ("/api/stream", self.model),
+            ("/api/events", self.past_events),
+            ("/api/events/stream", self.events),
+            ("/api/letters", self.letters),
+            ("/api/letters/{sequence}", self.letter),
+            ("/api/explain/{kind}/{name}", self.explain),
+            ("/api/explain/{kind}/{namespace}/{name}", self.explain),
+            ("/api/traces/{id}", self.trace),
+        ):
+            router.add_get(path, handler)
+
+    async def log_in(self, request: web.Request) -> web.StreamResponse:
+        """Take a token, and give a cookie for it."""
+        _, response = await self.doors.log_in(request)
+        self._count_sessions()
+        return response
+
+    async def log_out(self, request: web.Request) -> web.StreamResponse:
+        """End the session of a cookie, and what its viewer has open if it was his last."""
+        gone, response = self.doors.log_out(request)
+        if gone:
+            self.lobby.dismiss(gone)
+        self._count_sessions()
+        return response
+
+    async def session(self, request: web.Request) -> web.StreamResponse:
+        """Tell a viewer who he is, and what there is to see."""
+        viewer, seconds = self.doors.viewer(request)
+        jaeger = self.settings.jaeger_link
+        return json_response(
+            {
+                "user": viewer.user,
+                "groups": list(viewer.groups),
+                "auth": self.doors.mode,
+                "expires_in": None if seconds == float("inf") else round(seconds),
+                "version": trellis_version(),
+                "cluster": self.lobby.cluster.result() if self.lobby.cluster.done() else None,
+                "traces": self.settings.jaeger_url is not None,
+                "jaeger": jaeger.rstrip("/") if jaeger else None,
+                "explained": list(KINDS),
+                "namespaces_most": NAMESPACES,
+                "page_most": PAGE_EVENTS,
+            }
+        )
+
+    async def model(self, request: web.Request) -> web.StreamResponse:
+        """Stream what there is, and each change of it."""
+        namespaces = _namespaces(request)
+        viewer, seconds = self.doors.viewer(request)
+        async with self.lobby.visit(viewer) as visit, self.lobby.streaming(visit):
+            outlet = Outlet(request, visit, self.lobby.stopping, seconds=seconds, timings=self.timings)
+            async with self.lobby.audience(visit, namespaces) as audience:
+                await outlet.open()
+                async with counted(self.telemetry, "model"):
+                    await send_model(outlet, audience, _last_id(request))
+            return outlet.response
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        """Stream what is said on the bus, as far as the viewer may see what it is about."""
+        wanted = read_filter(request.query)
+        recent = _number(request, "recent", _RECENT, _RECENT_MOST)
+        viewer, seconds = self.doors.viewer(request)
+        async with self.lobby.visit(viewer) as visit, self.lobby.streaming(visit):
+            outlet = Outlet(request, visit, self.lobby.stopping, seconds=seconds, timings=self.timings)
+            known = read_mark(_last_id(request))
+            resumed = known is not None and known[0] == self.feed.epoch
+            at = known[1] if known is not None and resumed else self.feed.last(wanted, recent)
+            await outlet.open()
+            async with counted(self.telemetry, "events"):
+                hello = {"epoch": self.feed.epoch, "resumed": resumed, "away": self.link.away or None}
+                await outlet.write([message("hello", hello)])
+                await self._send_events(outlet, wanted, visit.rights, at)
+            return outlet.response
+
+    async def _send_events(self, outlet: Outlet, wanted: Filter, rights: Rights, at: int) -> None:
+        while True:
+            news = self.feed.news.next
+            items, missed = self.feed.after(at)
+            if missed and at:
+                await outlet.write([message("gap", {})])
+            for item in items:
+                at = item.index
+                if wanted.wants(item) and await rights.allowed(item.about.right):
+                    await outlet.write([message("event", item.document, mark(self.feed.epoch, at))])
+                await outlet.check()
+            if not items:
+                await outlet.wait(news)
+
+    async def past_events(self, request: web.Request) -> web.StreamResponse:
+        """Return a page of what was said."""
+        asked = read_asked(request.query)
+        viewer, _ = self.doors.viewer(request)
+        async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
+            return json_response(await replay(self.link, visit.rights, asked, seconds=self.timings.replay))
+
+    async def letters(self, request: web.Request) -> web.StreamResponse:
+        """Return the dead letters."""
+        viewer, _ = self.doors.viewer(request)
+        async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
+            found = await letters(self.link, visit.rights, request.query, seconds=self.timings.replay)
+            return json_response(found)
+
+    async def letter(self, request: web.Request) -> web.StreamResponse:
+        """Return one dead letter, with its body and why it is one."""
+        sequence = whole(request.match_info["sequence"])
+        if sequence is None:
+            raise bad("that is no sequence of a letter", "give the number that the list of letters has")
+        viewer, _ = self.doors.viewer(request)
+        async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
+            return json_response(await letter_page(self.link, visit.rights, sequence))
+
+    async def explain(self, request: web.Request) -> web.StreamResponse:
+        """Return why something is as it is: the page of ``trellis explain``, read as the viewer."""
+        kind, name = request.match_info["kind"], request.match_info["name"]
+        namespace = request.match_info.get("namespace")
+        if kind not in KINDS or (namespace is None) != (kind in _CLUSTERED):
+            known = ", ".join(KINDS)
+            raise bad("there is no page of that", f"ask about one of {known}, with its namespace if it has one")
+        if not _NAME.fullmatch(name) or (namespace is not None and not _LABEL.fullmatch(namespace)):
+            raise bad("that is the name of no object", "give it as kubectl shows it")
+        viewer, _ = self.doors.viewer(request)
+        async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
+            reading = Reading(visit.kube, self.settings.namespace)
+            try:
+                page = await page_of(reading, self.settings.installer_namespace, kind, name, namespace)
+            except NotThereError as error:
+                page = error.page
+            return json_response(page.document())
+
+    async def trace(self, request: web.Request) -> web.StreamResponse:
+        """Return one trace as a tree."""
+        trace = request.match_info["id"].lower()
+        if not _TRACE.fullmatch(trace):
+            raise bad("that is no trace id", "give its 32 hex digits")
+        viewer, _ = self.doors.viewer(request)
+        url = self.settings.jaeger_url
+        async with self.lobby.visit(viewer) as visit, self.lobby.reading(visit):
+            if not await visit.rights.allowed(TRACES):
+                raise not_allowed(f"{TRACES}")
+            if url is None:
+                raise RefusedError(404, "no traces are kept that the console knows of", "set TRELLIS_JAEGER_URL")
+            spans = await ask_jaeger(url, trace)
+            document: dict[str, Any] = document_of(trace, spans[:SPANS])
+            return json_response(document | {"cut": len(spans) > SPANS, "link": self._link(trace)})
+
+    def _link(self, trace: str) -> str | None:
+        found = self.settings.jaeger_link
+        return f"{found.rstrip('/')}/trace/{trace}" if found else None
+
+    def _count_sessions(self) -> None:
+        sessions = self.telemetry.metrics.console_sessions.labels(self.telemetry.service)
+        sessions.set(len(self.doors.sessions))
+
+
+def _namespaces(request: web.Request) -> tuple[str, ...]:
+    """Return the namespaces that a viewer chose, none for all."""
+    found = tuple(sorted({one.strip() for one in request.query.get("namespaces", "").split(",") if one.strip()}))
+    if len(found) > NAMESPACES:
+        raise bad(f"{len(found)} namespaces are too many", f"choose at most {NAMESPACES}")
+    for name in found:
+        if not _LABEL.fullmatch(name):
+            raise bad(f"{name[:80]!r} is no namespace", "give names as kubectl shows them, separated by commas")
+    return found
+
+
+def _number(request: web.Request, name: str, default: int, most: int) -> int:
+    text = request.query.get(name, "")
+    found = whole(text) if text else default
+    if found is None or found > most:
+        raise bad(f"{name} is no number that it can be", f"give one from 0 to {most}")
+    return found
+
+
+def _last_id(request: web.Request) -> str:
+    """Return the last id that a page has: of its own connecting anew, or as it says itself."""
+    return request.headers.get("Last-Event-ID", "") or request.query.get("last", "")

@@ -1,0 +1,1 @@
+"""Streams to pages: from watches of each viewer and from the bus."""

@@ -1,0 +1,100 @@
+"""What a message of the bus is about, and so who may see it.
+
+Pure. In: a fact, the copy of a lattice's event, a dead letter. Out: the right that somebody needs, and what he can ask
+for it by. Called by ``feed``, ``replays`` and ``letters``. Invariant: what names no object of a kind that is known here
+needs the right to messages that name none; a message's data, which anybody may have written, widens nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from console.access.rights import MESSAGES, Right, lattice_right, right_to
+from trellis.bus.dead_letters.letters import DeadLetter
+from trellis.bus.streams.tail import NOUN_LATTICE, TailedEvent
+from trellis.events.subjects import ROOT_LATTICE
+from trellis.kube.resources import (
+    APPLICATIONS,
+    HOST_CONFIGS,
+    NODES,
+    PODS,
+    SECRETS,
+    SERVICES,
+    SHIMS,
+    WASM_CONTROLLERS,
+    Resource,
+)
+
+_SHIM_FACTS: Final = "rollout"
+_KINDS: Final[Mapping[str, tuple[Resource, str]]] = {
+    "node": (NODES, "node"),
+    "provision": (NODES, "node"),
+    "hosts": (HOST_CONFIGS, "hostgroup"),
+    "host_pod": (PODS, "host"),
+    "service": (SERVICES, "service"),
+    "application": (APPLICATIONS, "application"),
+    "secret": (SECRETS, "secret"),
+    "controller": (WASM_CONTROLLERS, "controller"),
+}
+"""By the noun of a subject: what its key names, and the kind of the entity."""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """``kind``, ``namespace`` and ``name`` as of an entity, "" where there is none; ``right``: what it takes to see it.
+
+    ``lattice``: the one that it is about, "" if none.
+    """
+
+    right: Right
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    lattice: str = ""
+
+    @property
+    def id(self) -> str | None:
+        """The id of the entity."""
+        if not self.kind:
+            return None
+        return f"{self.kind}/{self.namespace}/{self.name}" if self.namespace else f"{self.kind}/{self.name}"
+
+
+def about_event(event: TailedEvent) -> About:
+    """Return what a fact, or the copy of a lattice's event, is about."""
+    data = event.event.get("data")
+    fields = data if isinstance(data, dict) else {}
+    if event.noun == NOUN_LATTICE and event.subject.startswith(f"{ROOT_LATTICE}."):
+        lattice = event.key[0] if event.key else ""
+        return About(lattice_right(lattice) if lattice else MESSAGES, lattice=lattice)
+    return _about(event.noun, event.key, fields)
+
+
+def about_letter(letter: DeadLetter, fields: Mapping[str, Any] | None = None) -> About:
+    """Return what the message in a dead letter is about; ``fields``: the data of its body, where that was read."""
+    return _about(letter.noun, letter.key, fields or {})
+
+
+def _about(noun: str, key: tuple[str, ...], fields: Mapping[str, Any]) -> About:
+    lattice = _text(fields.get("lattice"))
+    if noun == _SHIM_FACTS:
+        # The key of these is a digest; the Shim stands in the data alone, and only a fact's own service can say one.
+        shim = _text(fields.get("shim"))
+        return About(right_to(SHIMS, "", shim), "shim", "", shim) if shim else About(MESSAGES)
+    found = _KINDS.get(noun)
+    if found is None or not all(key):
+        return About(MESSAGES, lattice=lattice)
+    resource, kind = found
+    match resource.namespaced, key:
+        case False, (name,):
+            return About(right_to(resource, "", name), kind, "", name, lattice)
+        case True, (namespace, name):
+            return About(right_to(resource, namespace, name), kind, namespace, name, lattice)
+        case _:
+            return About(MESSAGES, lattice=lattice)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

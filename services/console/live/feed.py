@@ -1,0 +1,200 @@
+"""What comes from the bus, kept for a while, and what of it a page asked for.
+
+Pure, with a memory. In: facts, copies of lattice events, dead letters. Out: items in the order in which they came.
+Written by ``link``, read by routes. Invariants: what is kept is bounded, in number and in bytes; a body that is too
+long is left out and said to be; an item tells what it takes to see it, and is shown to nobody who was not asked about.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+import orjson
+
+from console.domain.limits import EVENT_BYTES, EVENTS_BYTES, EVENTS_KEPT
+from console.http.refusals import bad
+from console.live.about import About, about_event, about_letter
+from trellis.bus.dead_letters.letters import DeadLetter
+from trellis.bus.streams.tail import TailedEvent
+from trellis.events.subjects import ROOT_LATTICE
+from trellis.read_model.live.audience import News
+from trellis.read_model.reading.letters import document
+
+FACTS: Final = "facts"
+LATTICE: Final = "lattice"
+LETTERS: Final = "letters"
+STREAMS: Final = (FACTS, LATTICE, LETTERS)
+_TYPE: Final = re.compile(r"[A-Za-z0-9_.*-]{1,64}")
+_TRACE: Final = re.compile(r"[0-9a-f]{8,32}")
+_TYPES_MOST: Final = 40
+_NAME_MOST: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One message. ``index``: its place in the feed; ``document``: what a page gets of it."""
+
+    index: int
+    stream: str
+    type: str
+    about: About
+    trace: str
+    document: Mapping[str, Any]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which items; an empty field wants all. ``types``: ``node.ready``, ``node.*``; ``object``: an entity's id.
+
+    ``lattice`` is that of a copy, or the one that a fact names.
+    """
+
+    streams: frozenset[str] = frozenset(STREAMS)
+    types: tuple[str, ...] = ()
+    namespace: str = ""
+    object: str = ""
+    lattice: str = ""
+    trace: str = ""
+
+    def wants(self, item: Item) -> bool:
+        """Return whether an item is one of them."""
+        about = item.about
+        return (
+            item.stream in self.streams
+            and (not self.types or any(_is_of(item.type, one) for one in self.types))
+            and self.namespace in {"", about.namespace}
+            and self.object in {"", about.id}
+            and self.lattice in {"", about.lattice}
+            and item.trace.startswith(self.trace)
+        )
+
+
+def read_filter(query: Mapping[str, str]) -> Filter:
+    """Return the filter that a query asks for; raises RefusedError for one that makes no sense."""
+    streams = frozenset(_listed(query.get("streams", ""))) or frozenset(STREAMS)
+    if not streams <= {*STREAMS}:
+        raise bad(f"streams has {min(streams - {*STREAMS})!r}", f"name some of: {', '.join(STREAMS)}")
+    types = tuple(_listed(query.get("types", "")))
+    if len(types) > _TYPES_MOST or not all(map(_TYPE.fullmatch, types)):
+        raise bad("types has something that is none", "write such as node.ready or node.*, separated by commas")
+    trace = query.get("trace", "").lower()
+    if trace and not _TRACE.fullmatch(trace):
+        raise bad("trace has what is no trace id", "give its 32 hex digits, or the first 8 or more")
+    named = {name: query.get(name, "") for name in ("namespace", "object", "lattice")}
+    if any(len(value) > _NAME_MOST for value in named.values()):
+        raise bad("a name is longer than any can be", f"give at most {_NAME_MOST} characters")
+    return Filter(streams, types, named["namespace"], named["object"], named["lattice"], trace)
+
+
+def item_of(event: TailedEvent, index: int = 0) -> Item:
+    """Return a fact, or the copy of a lattice's event."""
+    about = about_event(event)
+    stream = LATTICE if event.subject.startswith(f"{ROOT_LATTICE}.") else FACTS
+    kind = event.fact if stream == LATTICE else f"{event.noun}.{event.fact}"
+    data, size = event.event.get("data"), 0
+    if data is not None:
+        size = len(orjson.dumps(data))
+    shown: dict[str, Any] = {
+        "stream": stream,
+        "sequence": event.sequence,
+        "time": event.stored.isoformat(),
+        "type": kind,
+        "about": about.id,
+        "namespace": about.namespace or None,
+        "name": about.name or None,
+        "lattice": about.lattice or None,
+        "source": _text(event.event.get("source")).rpartition("/")[2] or None,
+        "trace": event.trace_id or None,
+        "data": data if size <= EVENT_BYTES else None,
+        "cut": size > EVENT_BYTES,
+        "unreadable": not event.event,
+    }
+    return Item(index, stream, kind, about, event.trace_id, shown, min(size, EVENT_BYTES) + 512)
+
+
+def item_of_letter(letter: DeadLetter, index: int = 0) -> Item:
+    """Return a dead letter, without its body."""
+    about = about_letter(letter)
+    shown = document(letter) | {
+        "stream": LETTERS,
+        "type": f"letter.{letter.noun}",
+        "about": about.id,
+        "name": about.name or None,
+        "namespace": about.namespace or None,
+        "lattice": None,
+        "trace": letter.trace_id or None,
+    }
+    return Item(index, LETTERS, f"letter.{letter.noun}", about, letter.trace_id, shown, len(letter.error) + 1024)
+
+
+@dataclass(eq=False)
+class Feed:
+    """The last items. ``epoch`` tells these indexes from those of another process."""
+
+    epoch: str = field(default_factory=lambda: secrets.token_hex(8))
+    news: News = field(default_factory=News)
+    newest: int = 0
+    """Index of the last item there was."""
+    _items: deque[Item] = field(default_factory=deque)
+    _bytes: int = 0
+
+    def add(self, item: Item) -> None:
+        """Put one item behind the others; the oldest go if there are too many."""
+        self.newest = item.index
+        self._items.append(item)
+        self._bytes += item.size
+        while len(self._items) > EVENTS_KEPT or self._bytes > EVENTS_BYTES:
+            self._bytes -= self._items.popleft().size
+        self.news.tell()
+
+    def after(self, index: int) -> tuple[list[Item], bool]:
+        """Return the items behind an index, and whether some were forgotten in between."""
+        first = self._items[0].index if self._items else self.newest + 1
+        found: list[Item] = []
+        for item in reversed(self._items):
+            if item.index <= index:
+                break
+            found.append(item)
+        return found[::-1], index + 1 < first
+
+    def last(self, wanted: Filter, count: int) -> int:
+        """Return the index behind which there are the last so many items of a filter."""
+        for item in reversed(self._items):
+            if count == 0:
+                return item.index
+            count -= wanted.wants(item)
+        return 0 if count or not self._items else self._items[0].index - 1
+
+
+def stored_since(text: str) -> datetime | None:
+    """Return the time that a query names, None for none; raises RefusedError for what is no time."""
+    if not text:
+        return None
+    try:
+        found = datetime.fromisoformat(text.replace(" ", "+"))  # a plus that was not escaped
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise bad("that is no time", "write such as 2026-01-31T08:00:00Z")
+    return found
+
+
+def _listed(text: str) -> list[str]:
+    return [part for part in (one.strip() for one in text.split(",")) if part]
+
+
+def _is_of(kind: str, wanted: str) -> bool:
+    if wanted.endswith("*"):
+        return kind.startswith(wanted[:-1])
+    return kind == wanted or kind.startswith(f"{wanted}.")
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,152 @@
+"""The console's connection to the bus: it follows what is said of its cluster, and reads what was.
+
+In: the address, the cluster's name, once it is known. Out: items in the feed, messages of the past. Called by ``app``
+and ``replays``. Invariants: nothing is acknowledged, said or removed; a bus that is away is no trouble but that the
+views of it say so; of what is read only this cluster's comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Final
+
+from console.domain.limits import EVENTS_KEPT
+from console.http.refusals import RefusedError
+from console.live.feed import Feed, item_of, item_of_letter
+from console.timings import Timings
+from trellis.bus.accounts.naming import inbox_prefix
+from trellis.bus.connection.dial import dial, hang_up
+from trellis.bus.connection.user_client import UserClient
+from trellis.bus.dead_letters.letters import letter_of
+from trellis.bus.errors import BusError
+from trellis.bus.streams.stored import Start, Stored, StreamReader
+from trellis.bus.streams.tail import event_of
+from trellis.config.nats_credentials import Credentials
+from trellis.events.subjects import (
+    CONSOLE,
+    STREAM_DEAD,
+    STREAM_EVENTS,
+    STREAM_LATTICE,
+    copies_filter,
+    dead_filter,
+    facts_filter,
+)
+from trellis.kube.backoff import Backoff
+from trellis.telemetry import get_logger
+from trellis.telemetry.health import Health
+
+_RECALLED: Final = EVENTS_KEPT // 4
+"""Messages of each stream that are read back at the start: a page shows what was, too."""
+_ALL: Final = ".>"
+_TRY: Final = "try again; `trellis check` says whether the bus is well"
+
+_log = get_logger(__name__)
+
+
+class Link:
+    """One connection. ``cluster`` resolves to the cluster's name on the bus."""
+
+    def __init__(
+        self,
+        url: str,
+        credentials: Credentials | None,
+        cluster: asyncio.Future[str],
+        feed: Feed,
+        health: Health,
+        *,
+        timings: Timings = Timings(),  # noqa: B008 - frozen
+    ) -> None:
+        self._url = url
+        self._credentials = credentials
+        self._cluster = cluster
+        self._feed = feed
+        self._health = health
+        self._timings: Final = timings
+        self._client: UserClient | None = None
+        self._away = (
+            "which cluster this is on the bus is not known yet",
+            "set TRELLIS_CLUSTER, or look as somebody who may get the namespace kube-system",
+        )
+
+    @property
+    def away(self) -> str:
+        """Why nothing comes from the bus at present, "" if it does."""
+        return self._away[0]
+
+    async def run(self) -> None:
+        """Connect, however long it takes, and follow until cancelled."""
+        name = await asyncio.shield(self._cluster)
+        backoff = Backoff(self._timings.bus_first, self._timings.bus_most)
+        while True:
+            try:
+                await self._follow_all(name)
+            except* BusError as errors:
+                why = "; ".join(dict.fromkeys(str(error) for error in errors.exceptions))
+                self._health.note("bus", why)
+                if self._away[0] != why:
+                    _log.warning("the bus cannot be read, trying on", error=why)
+                self._away = (why, _TRY)
+            finally:
+                await self._close()
+            await asyncio.sleep(backoff.next())
+
+    async def past(
+        self, stream: str, subjects: str, start: Start, *, headers_only: bool = False
+    ) -> AsyncGenerator[tuple[Stored, str], None]:
+        """Yield messages that there are now, the oldest first, each with its stream's epoch.
+
+        ``subjects``: what stands in the subject behind root and cluster: ``node.ready.>``.
+
+        Raises:
+            RefusedError: the bus is away, or may not be read.
+        """
+        client = self._client
+        if client is None:
+            raise RefusedError(503, f"the bus cannot be read: {self._away[0]}", self._away[1])
+        wanted = _roots(self._cluster.result())[stream].removesuffix(_ALL) + f".{subjects}"
+        reader = StreamReader(client, stream, wanted, start, headers_only=headers_only)
+        try:
+            async with contextlib.aclosing(reader.past()) as messages:
+                async for message in messages:
+                    yield message, "" if reader.epoch is None else reader.epoch.token
+        except BusError as error:
+            raise RefusedError(503, f"the bus cannot be read: {error}", _TRY) from None
+
+    async def _follow_all(self, name: str) -> None:
+        inbox = inbox_prefix(CONSOLE, name)
+        self._client = await dial(self._url, "trellis-console", self._credentials, inbox=inbox)
+        self._health.note("bus", "")
+        self._away = ("", "")
+        async with asyncio.TaskGroup() as group:
+            for stream, subjects in _roots(name).items():
+                group.create_task(self._follow(self._client, stream, subjects), name=f"follow {stream}")
+
+    async def _follow(self, client: UserClient, stream: str, subjects: str) -> None:
+        letters = stream == STREAM_DEAD
+        reader = StreamReader(client, stream, subjects, Start(last=_RECALLED), headers_only=letters)
+        async with contextlib.aclosing(reader.follow()) as messages:
+            async for message in messages:
+                if message is None:
+                    continue
+                index = self._feed.newest + 1
+                if letters:
+                    epoch = "" if reader.epoch is None else reader.epoch.token
+                    self._feed.add(item_of_letter(letter_of(message, epoch), index))
+                else:
+                    self._feed.add(item_of(event_of(message), index))
+
+    async def _close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await hang_up(client)
+
+
+def _roots(name: str) -> dict[str, str]:
+    """Return what is read of each stream: what is of this cluster."""
+    return {
+        STREAM_EVENTS: facts_filter(name),
+        STREAM_LATTICE: copies_filter(name),
+        STREAM_DEAD: dead_filter(name),
+    }

@@ -1,0 +1,164 @@
+"""What was said before: pages of facts and of copies, letters, each only as far as the viewer may see it.
+
+In: a query, the viewer's rights. Out: pages as JSON. Called by routes. Invariants: a page is bounded by what it shows,
+by what is looked at for it and by time, and tells where to go on; what the viewer may not see is not counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import orjson
+
+from console.access.rights import Rights
+from console.domain.limits import LETTERS as LETTERS_MOST
+from console.domain.limits import LOOKED_AT, PAGE_EVENTS
+from console.http.refusals import RefusedError, bad, not_allowed
+from console.live.about import about_letter
+from console.live.feed import FACTS, LATTICE, LETTERS, Filter, Item, item_of, item_of_letter, read_filter, stored_since
+from console.live.link import Link
+from trellis.bus.dead_letters.letters import DeadLetter, letter_of
+from trellis.bus.streams.stored import EVERYTHING, Start
+from trellis.bus.streams.tail import event_of
+from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, escape
+from trellis.installer_api.digits import whole
+from trellis.read_model.reading.explained_letter import explain_letter
+from trellis.read_model.reading.letters import full_document
+
+_STREAMS: Final = {FACTS: STREAM_EVENTS, LATTICE: STREAM_LATTICE}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One page of the past. ``after``: a sequence; of ``after`` and ``since`` the first that is given counts."""
+
+    stream: str
+    wanted: Filter
+    after: int | None
+    since: datetime | None
+    until: datetime | None
+    most: int
+
+    @property
+    def start(self) -> Start:
+        """Where to begin."""
+        if self.after is not None:
+            return Start(sequence=self.after + 1)
+        return Start(since=self.since) if self.since is not None else EVERYTHING
+
+    @property
+    def subjects(self) -> str:
+        """What stands in subjects behind root and cluster: as narrow as one filter of NATS can be."""
+        if self.stream == LATTICE:
+            return f"{escape(self.wanted.lattice)}.>" if self.wanted.lattice else "*.>"
+        one = self.wanted.types[0] if len(self.wanted.types) == 1 else ""
+        noun, _, fact = one.partition(".")
+        if not noun or "*" in noun:
+            return ">"
+        return f"{escape(noun)}.{escape(fact)}.>" if fact and "*" not in fact else f"{escape(noun)}.>"
+
+
+def read_asked(query: Mapping[str, str]) -> Asked:
+    """Return the page that a query asks for; raises RefusedError for one that makes no sense."""
+    wanted = read_filter({"streams": FACTS} | dict(query))
+    if len(wanted.streams) != 1 or not wanted.streams <= _STREAMS.keys():
+        raise bad("a replay is of one stream", f"set streams to one of: {', '.join(_STREAMS)}")
+    after, limit = query.get("after", ""), query.get("limit", "")
+    if (after and whole(after) is None) or (limit and not 1 <= (whole(limit) or 0) <= PAGE_EVENTS):
+        raise bad(
+            "after or limit is none", f"after is a sequence, or not given; limit is a number from 1 to {PAGE_EVENTS}"
+        )
+    return Asked(
+        next(iter(wanted.streams)),
+        wanted,
+        whole(after),
+        stored_since(query.get("since", "")),
+        stored_since(query.get("until", "")),
+        whole(limit) or PAGE_EVENTS,
+    )
+
+
+async def replay(link: Link, rights: Rights, asked: Asked, *, seconds: float) -> dict[str, Any]:
+    """Return a page, the oldest first, and behind which sequence the next one begins; None at the end.
+
+    It has what can be read within so many ``seconds``.
+
+    Raises:
+        RefusedError: the bus is away, or may not be read.
+    """
+    shown: list[Item] = []
+    at: int | None = asked.after
+    looked_at, more = 0, False
+    past = link.past(_STREAMS[asked.stream], asked.subjects, asked.start)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds), contextlib.aclosing(past) as messages:
+            more = True  # until it is known that there is no more
+            async for message, _ in messages:
+                if asked.until is not None and message.stored > asked.until:
+                    break
+                if len(shown) == asked.most or looked_at == LOOKED_AT:
+                    return _page(shown, at)
+                looked_at += 1
+                item = item_of(event_of(message))
+                if asked.wanted.wants(item) and await rights.allowed(item.about.right):
+                    shown.append(item)
+                at = message.sequence
+            more = False
+    return _page(shown, (at or 0) if more else None)
+
+
+def _page(items: list[Item], after: int | None) -> dict[str, Any]:
+    return {"events": [item.document for item in items], "next": after}
+
+
+async def letters(link: Link, rights: Rights, query: Mapping[str, str], *, seconds: float) -> dict[str, Any]:
+    """Return the newest dead letters that a viewer may see, without bodies, the newest first."""
+    wanted = read_filter(dict(query) | {"streams": LETTERS})
+    reason = query.get("reason", "").lower()
+    shown: list[dict[str, Any]] = []
+    past = link.past(STREAM_DEAD, ">", Start(last=LETTERS_MOST), headers_only=True)
+    try:
+        async with asyncio.timeout(seconds), contextlib.aclosing(past) as messages:
+            async for message, epoch in messages:
+                letter = letter_of(message, epoch)
+                item = item_of_letter(letter)
+                fits = wanted.wants(item) and reason in {"", letter.reason.lower()}
+                if fits and await rights.allowed(item.about.right):
+                    shown.append(dict(item.document))
+    except TimeoutError:
+        raise RefusedError(503, "the letters could not be read in time", "try again") from None
+    return {"letters": shown[::-1], "most": LETTERS_MOST}
+
+
+async def letter_page(link: Link, rights: Rights, sequence: int) -> dict[str, Any]:
+    """Return a letter with its body, and why it is one.
+
+    Raises:
+        RefusedError: there is none of that sequence, the viewer may not see it, or the bus is away.
+    """
+    found: DeadLetter | None = None
+    past = link.past(STREAM_DEAD, ">", Start(sequence=sequence))
+    async with contextlib.aclosing(past) as messages:
+        async for message, epoch in messages:
+            found = letter_of(message, epoch) if message.sequence == sequence else None
+            break
+    # What is not there and what may not be seen is told apart for whoever may see everything alone.
+    about = about_letter(found, _data(found)) if found is not None else None
+    if found is None or about is None or not await rights.allowed(about.right):
+        raise not_allowed(f"see letter {sequence}, or there is none")
+    page = explain_letter(found, str(sequence)).document()
+    return {"letter": full_document(found) | {"about": about.id}, "page": page}
+
+
+def _data(letter: DeadLetter) -> Mapping[str, Any]:
+    """Return the data of the fact in a letter, none if it holds none that can be read."""
+    with contextlib.suppress(orjson.JSONDecodeError):
+        body = orjson.loads(letter.body)
+        data = body.get("data") if isinstance(body, dict) else None
+        return data if isinstance(data, dict) else {}
+    return {}

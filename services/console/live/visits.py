@@ -1,0 +1,307 @@
+"""Who is here: a connection to the API server and watches for each viewer, as long as one of his tabs is open.
+
+In: viewers. Out: visits, which hold all that is read as one viewer. Called by routes. Invariants: nothing of one
+viewer's is another's, whoever they are; a viewer's watches end some seconds after his last tab; there are so many
+viewers, streams and reads at most; whom the API server does not know any more loses his sessions, and what he watched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from console.access.identity import Viewer
+from console.access.rights import Rights
+from console.access.sessions import greedy
+from console.domain.limits import (
+    JOURNAL_IDS,
+    READS,
+    READS_EACH,
+    STREAMS,
+    STREAMS_EACH,
+    WATCHES_EACH,
+)
+from console.http.refusals import busy
+from console.timings import Timings
+from trellis.kube.client import Kube
+from trellis.kube.errors import Call, KubeError, Unauthorized
+from trellis.kube.resources import NAMESPACES
+from trellis.kube.rights import allowed_to
+from trellis.kube.transport import HttpRequest
+from trellis.read_model.live.audience import Audience, Pace
+from trellis.read_model.live.watching import Part
+from trellis.telemetry import Telemetry, get_logger
+
+_SELF: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+_REVIEW: Final = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+_UID_SHOWN: Final = 8
+"""Characters of kube-system's uid: a cluster's name on the bus, unless one is set."""
+
+_log = get_logger(__name__)
+
+
+async def who_is(kube: Kube) -> Mapping[str, Any]:
+    """Return the SelfSubjectReview of whoever a connection is; raises KubeError."""
+    call = Call("CREATE", "SelfSubjectReview", "selfsubjectreviews")
+    body = await kube.ask(call, HttpRequest("POST", _SELF, body=orjson.dumps(_REVIEW)))
+    found: Mapping[str, Any] = orjson.loads(body)
+    return found
+
+
+@dataclass(eq=False)
+class Watched:
+    """An audience and its run. ``users``: how many streams read it; ``left``: when the last one went."""
+
+    audience: Audience
+    task: asyncio.Task[None]
+    users: int = 0
+    left: float = 0.0
+
+
+@dataclass(eq=False)
+class Visit:
+    """One viewer who is here. ``over``: set once he is nobody any more, or has to leave; ``why``: what streams say."""
+
+    viewer: Viewer
+    kube: Kube
+    rights: Rights
+    users: int = 0
+    streams: int = 0
+    left: float = 0.0
+    checked: float = 0.0
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    why: str = "login"
+    reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_EACH))
+    watched: dict[tuple[str, ...], Watched] = field(default_factory=dict)
+
+
+class Lobby:
+    """All visits of this process. ``connect`` makes a viewer's connection; ``lost`` is told whose visit ended so."""
+
+    def __init__(
+        self,
+        connect: Callable[[Viewer], Kube],
+        parts: Sequence[Part],
+        most: int,
+        cluster: asyncio.Future[str],
+        telemetry: Telemetry,
+        *,
+        timings: Timings = Timings(),  # noqa: B008 - frozen
+    ) -> None:
+        self._connect = connect
+        self._timings: Final = timings
+        self._parts: Final = parts
+        self._most: Final = most
+        self._pace: Final = Pace(timings.coalesce, JOURNAL_IDS, watch=timings.watch)
+        self._visits: dict[str, Visit] = {}
+        self._leaving: list[Visit] = []
+        self._reads = asyncio.Semaphore(READS)
+        self._group: asyncio.TaskGroup | None = None
+        self._streams = 0
+        self._metrics = telemetry.metrics.console_viewers.labels(telemetry.service)
+        self._stopping = asyncio.Event()
+        self.lost: Callable[[str], object] = lambda _: None
+        self.cluster: Final = cluster
+        """Its name on the bus; where none is set the first viewer who may read it puts it here."""
+
+    @property
+    def stopping(self) -> asyncio.Event:
+        """Set when the process is to end: streams end with it."""
+        return self._stopping
+
+    async def run(self) -> None:
+        """Keep watches alive, and end those that nobody sees, until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                while True:
+                    await asyncio.sleep(self._timings.sweep)
+                    await self._sweep(time.monotonic())
+        finally:
+            for visit in (*self._visits.values(), *self._leaving):
+                await visit.kube.close()
+            self._visits.clear()
+            self._leaving.clear()
+
+    @asynccontextmanager
+    async def visit(self, viewer: Viewer) -> AsyncIterator[Visit]:
+        """Be the viewer while the block runs; raises RefusedError if too many are here."""
+        while (visit := self._here(viewer)) is None:
+            if len(self._visits) < self._most:
+                visit = self._arrive(viewer)
+                break
+            await self._make_room(viewer.user)
+        visit.users += 1
+        try:
+            yield visit
+        finally:
+            visit.users -= 1
+            visit.left = time.monotonic()
+
+    @asynccontextmanager
+    async def reading(self, visit: Visit) -> AsyncIterator[None]:
+        """Hold a place among those who read something at a time; raises RefusedError if a viewer reads too much."""
+        if visit.reads.locked():
+            raise busy(f"you are reading {READS_EACH} things already")
+        async with visit.reads, self._reads:
+            yield
+
+    @asynccontextmanager
+    async def streaming(self, visit: Visit) -> AsyncIterator[None]:
+        """Hold a place among the streams; raises RefusedError if there are too many."""
+        if visit.streams >= STREAMS_EACH:
+            raise busy(f"you have {STREAMS_EACH} streams open already: close a tab", 10)
+        if self._streams >= STREAMS:
+            raise busy("too many pages are open", 30)
+        visit.streams += 1
+        self._streams += 1
+        try:
+            yield
+        finally:
+            visit.streams -= 1
+            self._streams -= 1
+
+    @asynccontextmanager
+    async def audience(self, visit: Visit, namespaces: tuple[str, ...]) -> AsyncIterator[Audience]:
+        """See these namespaces (none: all) while the block runs, together with the viewer's other tabs."""
+        watched = visit.watched.get(namespaces)
+        if watched is None or watched.task.done():
+            assert self._group is not None, "the lobby runs"
+            audience = Audience(visit.kube, self._parts, namespaces, self._pace)
+            _make_room_for(audience, visit)
+            task = self._group.create_task(_run(audience), name="audience")
+            watched = visit.watched[namespaces] = Watched(audience, task)
+        watched.users += 1
+        try:
+            yield watched.audience
+        finally:
+            watched.users -= 1
+            watched.left = time.monotonic()
+
+    def dismiss(self, key: str) -> None:
+        """End the streams of a viewer, and with them his watches: he left."""
+        if (visit := self._visits.get(key)) is not None:
+            visit.over.set()
+
+    def _here(self, viewer: Viewer) -> Visit | None:
+        """Return the visit of a viewer; one that is over is nobody's any more, and ends with its last stream."""
+        visit = self._visits.get(viewer.key)
+        if visit is None or not visit.over.is_set():
+            return visit
+        self._leaving.append(self._visits.pop(viewer.key))
+        return None
+
+    def _arrive(self, viewer: Viewer) -> Visit:
+        kube = self._connect(viewer)
+        visit = Visit(viewer, kube, Rights(kube, timings=self._timings), checked=time.monotonic())
+        kube.words = lambda error: self._words(visit, error)
+        self._visits[viewer.key] = visit
+        self._metrics.set(len(self._visits))
+        if not self.cluster.done() and self._group is not None:
+            self._group.create_task(self._learn_cluster(kube), name="cluster")
+        return visit
+
+    async def _make_room(self, user: str) -> None:
+        """End the visit that nobody has used for longest, else one of the user who has most, if that is more than his.
+
+        Raises:
+            RefusedError: there is none.
+        """
+        idle = [visit for visit in self._visits.values() if not visit.users]
+        if idle:
+            await self._end(min(idle, key=lambda visit: visit.left))
+            return
+        most = greedy(user, [visit.viewer.user for visit in self._visits.values()])
+        if most is None:
+            raise busy(f"{self._most} viewers are here, and there is no room for more", 30)
+        visit = next(one for one in self._visits.values() if one.viewer.user == most)
+        visit.why = "again"  # he is somebody still, and may come back when there is room
+        visit.over.set()
+        self._leaving.append(self._visits.pop(visit.viewer.key))
+
+    async def _learn_cluster(self, kube: Kube) -> None:
+        try:
+            uid = str((await kube.get(NAMESPACES, "kube-system", metadata=True))["metadata"]["uid"])
+        except KubeError:
+            return  # the next viewer may be allowed to
+        if not self.cluster.done():
+            self.cluster.set_result(uid[:_UID_SHOWN])
+
+    def _words(self, visit: Visit, error: KubeError) -> str:
+        """Return what is said of a viewer's error in logs, which need no name of his; notes that he is nobody."""
+        if isinstance(error, Unauthorized):
+            visit.over.set()
+        return f"cannot {allowed_to(error)}: {error.reason}"
+
+    async def _sweep(self, now: float) -> None:
+        for visit in [one for one in self._leaving if not one.users]:
+            self._leaving.remove(visit)
+            await self._end(visit)
+        for visit in list(self._visits.values()):
+            if visit.over.is_set():
+                self.lost(visit.viewer.key)
+                if not visit.users:
+                    await self._end(visit)
+                continue
+            linger = self._timings.linger
+            gone = [key for key, one in visit.watched.items() if not one.users and now - one.left > linger]
+            for key in gone:
+                if not visit.watched[key].users:  # somebody may have come while another one ended
+                    await _stop(visit.watched.pop(key))
+            if not visit.users and now - visit.left > linger:
+                await self._end(visit)
+            elif now - visit.checked > self._timings.recheck:
+                visit.checked = now
+                assert self._group is not None, "this is called by what runs in it"
+                self._group.create_task(_recheck(visit), name="recheck")
+
+    async def _end(self, visit: Visit) -> None:
+        if self._visits.get(visit.viewer.key) is visit:
+            del self._visits[visit.viewer.key]
+        self._metrics.set(len(self._visits))
+        tasks = [watched.task for watched in visit.watched.values()]
+        visit.watched.clear()
+        for task in tasks:
+            task.cancel()
+        try:
+            if tasks:
+                await asyncio.wait(tasks)
+        finally:  # whoever made room may leave meanwhile
+            await visit.kube.close()
+
+
+def _make_room_for(audience: Audience, visit: Visit) -> None:
+    """End what none of a viewer's tabs shows any more; raises RefusedError if he has too many watches all the same."""
+    for key in [key for key, one in visit.watched.items() if not one.users]:
+        if audience.watches + sum(one.audience.watches for one in visit.watched.values()) > WATCHES_EACH:
+            visit.watched.pop(key).task.cancel()
+    if audience.watches + sum(one.audience.watches for one in visit.watched.values()) > WATCHES_EACH:
+        raise busy("your tabs show too many namespaces: close one", 10)
+
+
+async def _run(audience: Audience) -> None:
+    """Run an audience; what goes wrong in it ends it and nobody else, and the next stream begins anew."""
+    try:
+        await audience.run()
+    except Exception:  # noqa: BLE001 - as a part of any service: never the process
+        _log.exception("what a viewer sees could not be kept up to date; it begins anew with his next stream")
+
+
+async def _stop(watched: Watched) -> None:
+    watched.task.cancel()
+    await asyncio.wait({watched.task})
+
+
+async def _recheck(visit: Visit) -> None:
+    try:
+        await who_is(visit.kube)
+    except Unauthorized:
+        visit.over.set()
+    except KubeError as error:
+        _log.debug("whether a viewer is still known cannot be asked", reason=error.reason)

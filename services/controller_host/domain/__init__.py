@@ -1,0 +1,1 @@
+"""Calls, watches and references of controllers, read and checked. Pure."""

@@ -1,0 +1,121 @@
+"""Whom an object of one kind concerns, found without asking each of them.
+
+Pure. In: controllers and what they watch. Out: for an object's namespace and labels the controllers that it concerns.
+Called by ``shared_watches`` for each change. Invariant: the answer is that of asking every one of them; the work for it
+grows with those that a namespace, or a label that they want to be equal to something, does not tell apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from controller_host.domain.watch_specs import Labels, Term, WatchSpec
+
+_Pair = tuple[str, str]
+
+
+@dataclass(eq=False, slots=True)
+class _Interest:
+    """One watch of one controller."""
+
+    controller: str
+    terms: tuple[Term, ...]
+
+
+@dataclass(eq=False, slots=True)
+class _Place:
+    """Interests in one namespace, or in all: those that want one of some values of a label are found by it."""
+
+    by_label: dict[_Pair, set[_Interest]] = field(default_factory=dict)
+    others: set[_Interest] = field(default_factory=set)
+
+    def add(self, interest: _Interest) -> None:
+        for bucket in self._pairs(interest) or [self.others]:
+            bucket.add(interest)
+
+    def remove(self, interest: _Interest) -> None:
+        self.others.discard(interest)
+        for term in interest.terms:
+            for value in term.values or ():
+                bucket = self.by_label.get((term.key, value))
+                if bucket is not None:
+                    bucket.discard(interest)
+                    if not bucket:
+                        del self.by_label[term.key, value]
+
+    def candidates(self, labels: Labels) -> Iterator[_Interest]:
+        yield from self.others
+        if self.by_label:
+            for pair in labels.items():
+                yield from self.by_label.get(pair, ())
+
+    def _pairs(self, interest: _Interest) -> list[set[_Interest]]:
+        """Return the buckets of the label that tells it apart best: the one that fewest want so far."""
+        wanted = [term for term in interest.terms if term.values and not term.negated]
+        if not wanted:
+            return []
+        best = min(
+            wanted, key=lambda term: sum(len(self.by_label.get((term.key, one), ())) for one in term.values or ())
+        )
+        return [self.by_label.setdefault((best.key, value), set()) for value in best.values or ()]
+
+    def _wanted_by(self, term: Term) -> int:
+        return sum(len(self.by_label.get((term.key, value), ())) for value in term.values or ())
+
+    def __bool__(self) -> bool:
+        return bool(self.others or self.by_label)
+
+
+@dataclass(eq=False)
+class Interests:
+    """Who watches what of one kind."""
+
+    _places: dict[str | None, _Place] = field(default_factory=dict)
+    _by_controller: dict[str, list[tuple[WatchSpec, _Interest]]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Say whether anybody watches anything."""
+        return bool(self._by_controller)
+
+    def controllers(self) -> list[str]:
+        """Return who watches anything."""
+        return list(self._by_controller)
+
+    def specs(self, controller: str) -> list[WatchSpec]:
+        """Return what one of them watches."""
+        return [spec for spec, _ in self._by_controller.get(controller, ())]
+
+    def add(self, controller: str, spec: WatchSpec) -> None:
+        """Note one watch more of a controller."""
+        interest = _Interest(controller, spec.terms)
+        self._by_controller.setdefault(controller, []).append((spec, interest))
+        for namespace in _namespaces(spec):
+            self._places.setdefault(namespace, _Place()).add(interest)
+
+    def remove(self, controller: str) -> None:
+        """Forget all watches of a controller."""
+        for spec, interest in self._by_controller.pop(controller, ()):
+            for namespace in _namespaces(spec):
+                place = self._places[namespace]
+                place.remove(interest)
+                if not place:
+                    del self._places[namespace]
+
+    def concerned(self, namespace: str, labels: Labels) -> set[str]:
+        """Return the controllers that an object concerns; ``namespace`` is "" for kinds without."""
+        # Of a kind without namespaces everything concerns whoever watches it, whichever namespaces they named.
+        places = [self._places.get(None), self._places.get(namespace)] if namespace else self._places.values()
+        found: set[str] = set()
+        for place in places:
+            if place is not None:
+                found.update(one.controller for one in place.candidates(labels) if _holds(one.terms, labels))
+        return found
+
+
+def _holds(terms: tuple[Term, ...], labels: Labels) -> bool:
+    return all(term.holds(labels) for term in terms)
+
+
+def _namespaces(spec: WatchSpec) -> tuple[str | None, ...]:
+    return (None,) if spec.namespaces is None else spec.namespaces

@@ -1,0 +1,1 @@
+"""Requests of guests to Kubernetes, done as the guest's account."""

@@ -1,0 +1,65 @@
+"""Records what guests have to say of objects as Events of Kubernetes, with the rights of the guest's account.
+
+In: what a guest asked to be recorded. Out: an Event, or one more of the same. Called by ``calling``. Invariant: however
+often a guest says the same of an object, it is one Event.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+from controller_host.domain.accounts import Account
+from controller_host.domain.calls import Happening
+from trellis.kube.client import Kube
+from trellis.kube.errors import AlreadyExists, Forbidden, NotFound
+from trellis.kube.resources import EVENTS, Manifest
+
+_DEFAULT_NAMESPACE: Final = "default"
+_NAME_PART: Final = 200
+_NO_NAME = re.compile(r"[^a-z0-9.-]+")
+
+
+async def record(kube: Kube, account: Account, happening: Happening) -> None:
+    """Record an Event; one that was said before is counted up, if the account may do that."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    event = make_event(account, happening, now)
+    metadata = event["metadata"]
+    with contextlib.suppress(AlreadyExists):
+        await kube.create(EVENTS, event, field_manager=account.manager)
+        return
+    try:
+        found = await kube.get(EVENTS, metadata["name"], metadata["namespace"])
+        read = {key: found["metadata"][key] for key in ("uid", "resourceVersion")}
+        patch = {"metadata": read, "count": int(found.get("count") or 1) + 1, "lastTimestamp": now}
+        await kube.merge_patch(EVENTS, metadata["name"], patch, metadata["namespace"], field_manager=account.manager)
+    except (Forbidden, NotFound, AlreadyExists):
+        return  # it stands there, which is what was asked for
+
+
+def make_event(account: Account, happening: Happening, now: str) -> Manifest:
+    """Return the Event of a first occurrence; ``now`` in RFC 3339. Its name is the same for every repeat."""
+    regarding = happening.regarding
+    identity = "\0".join((account.controller, *map(str, regarding.values()), happening.reason, happening.message))
+    hashed = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    component = account.controller.replace("/", ".")
+    return {
+        "apiVersion": EVENTS.api_version,
+        "kind": EVENTS.kind,
+        "metadata": {
+            "name": f"{_NO_NAME.sub('-', regarding['name'].lower())[:_NAME_PART].strip('.-') or 'object'}.{hashed}",
+            "namespace": regarding.get("namespace") or _DEFAULT_NAMESPACE,
+        },
+        "involvedObject": dict(regarding),
+        "type": happening.type,
+        "reason": happening.reason,
+        "message": happening.message,
+        "source": {"component": component},
+        "reportingComponent": component,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }

@@ -1,0 +1,1 @@
+"""Modules of controllers: fetched, checked, compiled."""

@@ -1,0 +1,258 @@
+"""The bytes of a controller's module, from wherever its spec says, and what was promised of them checked.
+
+In: ``spec.module``, the controller's namespace, the user that it acts as. Out: bytes. Called by ``preparing``, outside
+of a controller's turn. Invariants: objects are read as that user; what is not pinned by a checksum or a digest is not
+run, but for a ConfigMap, which its own cluster keeps; a checksum that is said is compared, whatever the source; few
+modules at a time are in memory, and of each kind of source no namespace has more than its share under way. Nothing of a
+Secret is in a message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import posixpath
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from controller_host.domain.references import credentials_for, parse_reference
+from controller_host.domain.source_errors import SourceError, SourceReason
+from controller_host.module.files import read_below
+from controller_host.module.registry import Registry
+from controller_host.module.transfers import Transfer, Transfers
+from controller_host.module.web import Web
+from controller_host.rights import acting_words
+from controller_host.timings import SourceTimings
+from trellis.crds.wasm_controllers import ConfigMapModule, Module, OciModule
+from trellis.kube.client import Kube
+from trellis.kube.errors import Forbidden, NotFound
+from trellis.kube.resources import CONFIGMAPS, SECRETS, Manifest, Resource
+from trellis.runtime.fair_share import Shares
+
+_OBJECTS: Final = (16, 4)
+"""ConfigMaps that are read at a time, each of 1 MiB at most, and of those for one namespace."""
+_FILES: Final = (2, 1)
+"""Files that are read at a time, each of 64 MiB at most, and of those for one namespace."""
+VOLUMES: Final = "volumes"
+"""Directory of volumes below that of modules, as ``<namespace>/<claim>``; no ``path`` may lead there."""
+_DOCKER_CONFIG: Final = ".dockerconfigjson"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A module, whose namespace it is for, and the user who reads what it takes."""
+
+    namespace: str
+    module: Module
+    user: str
+
+
+class Sources:
+    """Fetches modules. ``directory``: where ``path`` and ``pvc`` are below; None: there are none."""
+
+    def __init__(
+        self,
+        acting_as: Callable[[str], Kube],
+        web: Web,
+        directory: Path | None,
+        timings: SourceTimings = SourceTimings(),  # noqa: B008 - frozen
+    ) -> None:
+        self._timings: Final = timings
+        self._acting_as = acting_as
+        self._web = web
+        self._directory = directory
+        self._transfers = Transfers(web, timings)
+        self._objects = Shares(*_OBJECTS)
+        self._files = Shares(*_FILES)
+        self._threads = ThreadPoolExecutor(_FILES[0], thread_name_prefix="volume")
+
+    @asynccontextmanager
+    async def turn(self, asked: Asked) -> AsyncIterator[Fetch]:
+        """Fetch a module while the block runs, which begins when it is its namespace's turn.
+
+        Whatever of the module is in memory has to be let go of before the block ends.
+        """
+        module = asked.module
+        if module.oci is not None or module.url is not None:
+            async with self._transfers.begin(asked.namespace) as transfer:
+                yield Fetch(self, asked, transfer)
+        else:
+            shares = self._files if module.config_map is None else self._objects
+            async with shares.hold(asked.namespace):
+                yield Fetch(self, asked, None)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        await self._web.close()
+
+    async def bytes_of(self, asked: Asked, transfer: Transfer | None) -> bytes:
+        """Return a module's bytes, of which nothing has been compared yet; raises SourceError, KubeError."""
+        module, namespace = asked.module, asked.namespace
+        if module.config_map is not None:
+            return await self._from_config_map(namespace, module.config_map, asked.user)
+        if transfer is not None:
+            async with transfer.in_time(_named(module)):
+                if module.oci is not None:
+                    return await (await self.registry(asked, module.oci, transfer)).module()
+                assert module.url is not None  # else there would be no transfer
+                return await _from_url(transfer, module.url)
+        if module.pvc is not None:
+            return await self._from_file(f"{VOLUMES}/{namespace}/{module.pvc.claim_name}", module.pvc.path)
+        if module.path is None:
+            raise SourceError(SourceReason.NOT_FOUND, "spec.module says no source")
+        if posixpath.normpath(module.path).partition("/")[0] == VOLUMES:
+            message = f"the module {module.path} is on somebody's volume: say it as pvc, of its own namespace"
+            raise SourceError(SourceReason.NOT_ALLOWED, message)
+        return await self._from_file("", module.path)
+
+    async def registry(self, asked: Asked, oci: OciModule, transfer: Transfer) -> Registry:
+        """Return a conversation with the registry of an image; raises SourceError, KubeError."""
+        try:
+            reference = parse_reference(oci.image)
+        except ValueError as error:
+            raise SourceError(SourceReason.NOT_FOUND, str(error)) from None
+        credentials = None
+        if oci.pull_secret is not None:
+            secret = await self._object(SECRETS, asked.namespace, oci.pull_secret.name, asked.user)
+            config = _decoded(secret.get("data"), _DOCKER_CONFIG)
+            name = f"the pullSecret {oci.pull_secret.name} in namespace {asked.namespace}"
+            if config is None:
+                raise SourceError(SourceReason.FORBIDDEN, f"{name} has no {_DOCKER_CONFIG}")
+            try:
+                credentials = credentials_for(reference, config)
+            except ValueError as error:
+                raise SourceError(SourceReason.FORBIDDEN, f"{name}: {error}") from None
+            if credentials is None:
+                raise SourceError(SourceReason.FORBIDDEN, f"{name} has nothing for {reference.registry}")
+        return Registry(transfer, reference, credentials)
+
+    async def _from_config_map(self, namespace: str, source: ConfigMapModule, user: str) -> bytes:
+        config_map = await self._object(CONFIGMAPS, namespace, source.name, user)
+        found = _decoded(config_map.get("binaryData"), source.key)
+        if found is not None:
+            return found
+        where = f"ConfigMap {source.name} in namespace {namespace}"
+        if source.key in (config_map.get("data") or {}):
+            message = f"{where} has {source.key} as text, in data: it has to be in binaryData"
+        else:
+            message = f"{where} has no {source.key} in its binaryData"
+        raise SourceError(SourceReason.NOT_FOUND, message)
+
+    async def _from_file(self, below: str, path: str) -> bytes:
+        if self._directory is None:
+            message = "this platform has no directory of modules (TRELLIS_CONTROLLER_MODULES_DIR): use another source"
+            raise SourceError(SourceReason.NOT_ALLOWED, message)
+        what = f"volume {below.removeprefix(f'{VOLUMES}/')}" if below else "directory of modules"
+        loop, seconds = asyncio.get_running_loop(), self._timings.file
+        try:
+            async with asyncio.timeout(seconds):
+                return await loop.run_in_executor(self._threads, _read, self._directory / below, path, what)
+        except TimeoutError:
+            message = f"cannot read the module {path}: the {what} does not answer within {seconds:g} s"
+            raise SourceError(SourceReason.UNAVAILABLE, message) from None
+
+    async def _object(self, resource: Resource, namespace: str, name: str, user: str) -> Manifest:
+        where = f"{resource.kind} {name} in namespace {namespace}"
+        try:
+            return await self._acting_as(user).get(resource, name, namespace)
+        except NotFound:
+            raise SourceError(SourceReason.NOT_FOUND, f"{where} does not exist") from None
+        except Forbidden as error:
+            raise SourceError(SourceReason.FORBIDDEN, f"cannot get {where}: {acting_words(error, user)}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """A module whose turn it is to be fetched."""
+
+    sources: Sources
+    asked: Asked
+    transfer: Transfer | None
+
+    async def confirm(self) -> bool:
+        """See to it that a source lets who asks have the module; returns False if only fetching it can tell.
+
+        What an address or the platform's own directory gives does not depend on who asks.
+
+        Raises:
+            SourceError: it does not.
+            KubeError: the API server does not answer.
+        """
+        module, transfer = self.asked.module, self.transfer
+        if module.oci is not None and transfer is not None:
+            async with transfer.in_time(_named(module)):
+                await (await self.sources.registry(self.asked, module.oci, transfer)).confirm()
+            return True
+        return module.url is not None or module.path is not None
+
+    async def module(self) -> bytes:
+        """Return the module's bytes.
+
+        Raises:
+            SourceError: it cannot be had, or is not what was promised.
+            KubeError: the API server does not answer.
+        """
+        module = self.asked.module
+        _check_pinned(module)
+        wasm = await self.sources.bytes_of(self.asked, self.transfer)
+        found = await asyncio.to_thread(_sha256, wasm)
+        if module.sha256 is not None and found != module.sha256:
+            message = f"the module of {_named(module)} should have sha256 {module.sha256} and has {found}"
+            raise SourceError(SourceReason.CHECKSUM_MISMATCH, message)
+        return wasm
+
+
+async def _from_url(transfer: Transfer, url: str) -> bytes:
+    answer = await transfer.ask("GET", url)
+    if answer.status == 200:
+        return answer.body
+    shown = url.partition("?")[0]
+    reasons = {404: SourceReason.NOT_FOUND, 401: SourceReason.FORBIDDEN, 403: SourceReason.FORBIDDEN}
+    reason = reasons.get(answer.status, SourceReason.UNAVAILABLE)
+    raise SourceError(reason, f"{shown}: the server answers {answer.status}")
+
+
+def _read(root: Path, path: str, what: str) -> bytes:
+    if not root.is_dir():
+        raise SourceError(SourceReason.NOT_FOUND, f"the {what} is not mounted by this platform")
+    return read_below(root, path)
+
+
+def _check_pinned(module: Module) -> None:
+    """Refuse what may change under way; admission does, too, but not of what was stored before it did."""
+    if module.sha256 is not None or module.config_map is not None:
+        return
+    if module.oci is None or "@sha256:" not in module.oci.image:
+        message = f"what {_named(module)} has may change: say its digest, or spec.module.sha256"
+        raise SourceError(SourceReason.NOT_PINNED, message)
+
+
+def _named(module: Module) -> str:
+    if module.oci is not None:
+        return module.oci.image
+    if module.config_map is not None:
+        return f"ConfigMap {module.config_map.name}"
+    if module.pvc is not None:
+        return f"volume {module.pvc.claim_name}, {module.pvc.path},"
+    return (module.url or module.path or "spec.module").partition("?")[0]
+
+
+def _decoded(data: Any, key: str) -> bytes | None:  # noqa: ANN401 - JSON
+    value = (data or {}).get(key)
+    if value is None:
+        return None
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, TypeError, ValueError):
+        return None
+
+
+def _sha256(wasm: bytes) -> str:
+    return hashlib.sha256(wasm).hexdigest()

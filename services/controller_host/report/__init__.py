@@ -1,0 +1,1 @@
+"""Status, Events and bus events of controllers."""

@@ -1,0 +1,266 @@
+"""Tells people how controllers fare: status, Events, facts on the bus.
+
+In: controllers of which something happened. Out: writes of their status, as few as will do; Events; facts. Called by
+``hosting`` and a queue. Invariants: what a condition says is written at once, unless it does not settle; that, and
+figures, once a minute; all controllers together get no more writes a second than the budget; a fact stands for all of
+its kind since the last one.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+import orjson
+from opentelemetry.trace import Span
+
+from controller_host.domain.views import ControllerView
+from controller_host.report.status import Before, Seen, Status, before_of, is_urgent, patch_of, status_of
+from controller_host.scheduler.hosted import Hosted, Trouble
+from controller_host.scheduler.turns import Line
+from controller_host.timings import ReportTimings
+from trellis import names
+from trellis.bus.bus import Bus
+from trellis.bus.errors import BusUnavailable
+from trellis.crds.wasm_controllers import ControllerState
+from trellis.events.controllers import ControllerFact, ControllerSuspended, ControllerTrapped, ControllerWoken
+from trellis.kube.client import Kube
+from trellis.kube.errors import Conflict, NotFound
+from trellis.kube.informer import Informer
+from trellis.kube.recorder import EventRecorder, ObjectRef
+from trellis.kube.resources import WASM_CONTROLLERS
+from trellis.limits.token_bucket import TokenBucket
+from trellis.telemetry import TraceContext, linked
+
+FIGURES_PER_SECOND: Final = 20.0
+"""Writes of figures alone."""
+CONDITIONS_PER_SECOND: Final = 100.0
+"""Writes of what people wait for: figures, which may wait, do not hold them up."""
+CHANGES_AT_ONCE: Final = 10.0
+"""Writes of what people wait for about one controller and one generation of its spec."""
+CHANGES_PER_SECOND: Final = 1 / 60
+"""After these."""
+FACTS_PER_SECOND: Final = 1.0
+"""Facts that controllers were woken and suspended; what is not published then is counted into a later one."""
+_LONGEST: Final = 1024
+
+
+@dataclass(slots=True)
+class _Told:
+    """What was told of a controller, and when; monotonic seconds."""
+
+    uid: str
+    status: Status
+    before: Before
+    at: float = 0.0
+    due: bool = False
+    wakes: int = 0
+    suspends: int = 0
+    traps: int = 0
+    facts_at: float = 0.0
+    traps_at: float = field(default=-math.inf)
+    fault: tuple[str, str] = ("", "")
+    turns: dict[bool, float] = field(default_factory=dict)
+    """When its turn to be written is, as an urgent change and as figures: all that wait would else ask all the time."""
+    changes: TokenBucket = field(default_factory=lambda: TokenBucket(CHANGES_PER_SECOND, CHANGES_AT_ONCE))
+
+    def turn(self, urgent: bool, line: Line, now: float) -> float:
+        """Return the seconds until it may be written; it has stood in line since it first asked."""
+        at = self.turns.setdefault(urgent, now + line.stand(now))
+        if at > now:
+            return at - now
+        self.turns.clear()
+        return 0.0
+
+    def settle(self, status: Status, now: float) -> float:
+        """Return the seconds until a condition may be written again of one that changes on and on."""
+        if status["observedGeneration"] != self.status.get("observedGeneration"):
+            self.changes = TokenBucket(self.changes.rate, self.changes.burst)  # somebody waits to see what came of it
+        return self.changes.wait(now)
+
+
+@dataclass(eq=False)
+class Reporting:
+    """What was told, and what is to be. ``hosted``: the controllers; ``not_watched``: why one's watches do not work."""
+
+    kube: Kube
+    bus: Bus
+    recorder: EventRecorder
+    hosted: Callable[[], dict[str, Hosted]]
+    informer: Informer[ControllerView]
+    not_watched: Callable[[Hosted], Trouble | None]
+    add: Callable[[str], None] = field(default=lambda _: None)
+    add_after: Callable[[str, float], None] = field(default=lambda _key, _seconds: None)
+    figures: Line = field(default_factory=lambda: Line(FIGURES_PER_SECOND))
+    conditions: Line = field(default_factory=lambda: Line(CONDITIONS_PER_SECOND))
+    facts: TokenBucket = field(default_factory=lambda: TokenBucket(FACTS_PER_SECOND))
+    timings: ReportTimings = field(default_factory=ReportTimings)
+    _told: dict[str, _Told] = field(default_factory=dict)
+
+    def changed(self, one: Hosted) -> None:
+        """Take word that something happened: it is told now if it is news, else with the next figures."""
+        told = self._told.get(one.key)
+        if told is None or told.uid != one.view.uid or is_urgent(patch_of(told.status, self._status(one, told))):
+            self.add(one.key)
+        elif not told.due:
+            told.due = True
+            self.add_after(one.key, max(0.0, told.at + self.timings.figures - time.monotonic()))
+
+    def faulted(self, one: Hosted) -> None:
+        """Take word of a fault: an Event is recorded at the first of its kind."""
+        self.add(one.key)
+
+    def gone(self, one: Hosted) -> None:
+        """Forget a controller."""
+        self._told.pop(one.key, None)
+
+    async def run(self, key: str, trace: TraceContext | None) -> float | None:
+        """Tell what there is to tell of a controller; returns when to go on.
+
+        Raises:
+            KubeError: it could not be written.
+        """
+        del trace
+        one = self.hosted().get(key)
+        if one is None:
+            return None
+        told = self._told.get(key)
+        if told is None or told.uid != one.view.uid:
+            status = orjson.loads(one.view.status)
+            told = self._told[key] = _Told(one.view.uid, status, before_of(status))
+        told.due = False
+        await self._event(one, told)
+        waits = [await self._write(one, told), await self._say(one, told)]
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    async def _write(self, one: Hosted, told: _Told) -> float | None:
+        now = time.monotonic()
+        status = self._status(one, told)
+        patch = patch_of(told.status, status)
+        if not patch:
+            return None
+        urgent = is_urgent(patch)
+        if not urgent and (left := told.at + self.timings.figures - now) > 0 and told.at:
+            return left
+        if urgent and (left := told.settle(status, now)) > 0:
+            return left
+        if (left := told.turn(urgent, self.conditions if urgent else self.figures, now)) > 0:
+            return left
+        view = self.informer.objects.get(one.key)
+        if view is None or view.uid != one.view.uid:
+            return None
+        body = {"metadata": {"uid": view.uid, "resourceVersion": view.resource_version}, "status": patch}
+        try:
+            with self._telling(one):
+                written = await self.kube.merge_patch(
+                    WASM_CONTROLLERS,
+                    view.name,
+                    body,
+                    view.namespace,
+                    field_manager=names.FIELD_MANAGER_CONTROLLER_HOST,
+                    subresource="status",
+                )
+        except NotFound:
+            return None
+        except Conflict:
+            return self.timings.conflict
+        told.status, told.at = written.get("status") or {}, now
+        if urgent:
+            told.changes.take(now)
+        self.informer.wrote(written, view)
+        return None
+
+    async def _event(self, one: Hosted, told: _Told) -> None:
+        trouble = one.refused or one.stopped or self.not_watched(one)
+        fault = one.fault
+        if fault is not None and trouble is None:
+            trouble = Trouble(fault.kind, fault.message)
+        said = ("", "") if trouble is None else (trouble.reason, trouble.message)
+        if said == told.fault or trouble is None:
+            told.fault = said
+            return
+        told.fault = said
+        view = one.view
+        regarding = ObjectRef(WASM_CONTROLLERS.api_version, WASM_CONTROLLERS.kind, view.name, view.uid, view.namespace)
+        await self.recorder.record(regarding=regarding, type="Warning", reason=trouble.reason, message=trouble.message)
+
+    async def _say(self, one: Hosted, told: _Told) -> float | None:
+        """Say facts that are due; returns when the next are."""
+        now, figures = time.monotonic(), one.life.figures
+        try:
+            traps = figures.traps - told.traps
+            if traps > 0 and now - told.traps_at >= self.timings.traps and one.fault is not None:
+                fault = {"reason": one.fault.kind, "message": one.fault.message[:_LONGEST]}
+                await self._publish(one, ControllerTrapped, figures.traps, {"count": traps, **fault})
+                told.traps, told.traps_at = figures.traps, now
+            wakes, suspends = figures.wakes - told.wakes, figures.suspends - told.suspends
+            is_due = now - told.facts_at >= self.timings.facts or not told.facts_at
+            if is_due and (wakes > 0 or suspends > 0) and self.facts.take(now):
+                told.facts_at = now
+                if wakes > 0:
+                    await self._publish(one, ControllerWoken, figures.wakes, {"count": wakes})
+                    told.wakes = figures.wakes
+                if suspends > 0:
+                    size = {"bytes_on_disk": figures.snapshot_bytes}
+                    await self._publish(one, ControllerSuspended, figures.suspends, {"count": suspends, **size})
+                    told.suspends = figures.suspends
+        except BusUnavailable:
+            return self.timings.bus_retry
+        return self.timings.traps if figures.traps > told.traps else None
+
+    async def _publish(self, one: Hosted, model: type[ControllerFact], number: int, fields: dict[str, object]) -> None:
+        fact = model.model_validate(
+            {"namespace": one.view.namespace, "name": one.view.name, "uid": one.view.uid, **fields}
+        )
+        with self._telling(one):
+            await self.bus.publish(fact, dedup=f"{one.view.uid}/{model.fact}/{number}/{int(time.time())}")
+
+    def _telling(self, one: Hosted) -> AbstractContextManager[Span]:
+        """Begin a span: it is about all calls since the last one, and leads to the newest of them."""
+        calls = [one.life.figures.last_call] if one.life.figures.last_call is not None else []
+        return linked(self.kube.telemetry, f"tell {one.key}", calls, {"trellis.controller": one.key})
+
+    def _status(self, one: Hosted, told: _Told) -> Status:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return status_of(seen_of(one, self.not_watched(one), told.before), told.status, now)
+
+
+def seen_of(one: Hosted, not_watched: Trouble | None, before: Before) -> Seen:
+    """Return how a controller fares; ``before``: what counts from before this process."""
+    figures, paused = one.life.figures, one.wanted is not None and one.wanted.paused
+    as_before = one.life.snapshot and not figures.suspends and before.snapshot_bytes
+    return Seen(
+        generation=one.view.generation,
+        state=state_of(one).value,
+        ready=one.ready,
+        refused=one.refused,
+        stopped=one.stopped,
+        not_watched=not_watched,
+        paused=paused,
+        fetching=one.fetching is not None,
+        module=one.module,
+        fault=one.fault,
+        failing=one.agenda.failing,
+        resident_bytes=figures.resident_bytes,
+        snapshot_bytes=before.snapshot_bytes if as_before else figures.snapshot_bytes,
+        wakes=before.wakes + figures.wakes,
+        wake_p99=figures.wake_p99(),
+        calls=before.calls + figures.calls,
+        traps=before.traps + figures.traps,
+    )
+
+
+def state_of(one: Hosted) -> ControllerState:
+    """Return where a controller's instance is."""
+    if one.wanted is not None and one.wanted.paused:
+        return ControllerState.PAUSED
+    if one.refused is not None or one.stopped is not None:
+        return ControllerState.FAILED
+    if one.life.instance is not None:
+        return ControllerState.RESIDENT
+    return ControllerState.SUSPENDED if one.life.snapshot else ControllerState.COLD

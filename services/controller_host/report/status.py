@@ -1,0 +1,176 @@
+"""The status of a WasmController, and whether it is worth a write.
+
+Pure: how a controller fares in, fields of the status out. Called by ``reporting``. Invariants: conditions are as
+kstatus reads them: Ready says it all, Stalled that nothing goes on until somebody changes something, Reconciling that
+it is being tried; figures alone are worth a write a minute, not more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from controller_host.scheduler.hosted import Fault, Trouble
+from controller_host.state.progress import KnownModule
+
+FIGURES: Final = (
+    "failing",
+    "residentBytes",
+    "snapshotBytes",
+    "wakes",
+    "wakeP99",
+    "calls",
+    "traps",
+    "lastFault",
+    "state",
+)
+"""Fields that change with each call."""
+_KEPT: Final = ("wakeP99", "lastFault")
+_LONGEST: Final = 4096
+_GRANTED: Final = Trouble("Granted", "everything that it watches may be watched, as far as is known")
+FETCHING: Final = Trouble("Fetching", "its module is being fetched and checked")
+PENDING: Final = Trouble("Pending", "it has not been looked at")
+
+Status = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What had been counted when this process began: what it counts itself comes on top.
+
+    ``snapshot_bytes``: what was written of them; a filesystem tells some other size after a while, of which nobody
+    needs ten thousand writes.
+    """
+
+    wakes: int = 0
+    calls: int = 0
+    traps: int = 0
+    snapshot_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How a controller fares. ``refused``, ``stopped``, ``not_watched``: why it is not accepted, not run, not called.
+
+    ``ready``: what is to run is prepared; ``failing``: keys that failed last; ``wake_p99``: seconds.
+    """
+
+    generation: int
+    state: str
+    ready: bool
+    refused: Trouble | None = None
+    stopped: Trouble | None = None
+    not_watched: Trouble | None = None
+    paused: bool = False
+    fetching: bool = False
+    module: KnownModule | None = None
+    fault: Fault | None = None
+    failing: int = 0
+    resident_bytes: int = 0
+    snapshot_bytes: int = 0
+    wakes: int = 0
+    wake_p99: float | None = None
+    calls: int = 0
+    traps: int = 0
+
+
+def status_of(seen: Seen, former: Status, now: str) -> Status:
+    """Return the whole status; ``former``: the one that stands there, ``now``: in RFC 3339."""
+    # Until there is something new to say, what a former process said stands: its start is no news about a controller.
+    status: Status = {name: former[name] for name in _KEPT if name in former}
+    status |= {
+        "observedGeneration": seen.generation,
+        "conditions": [
+            _condition(kind, said, former, (seen.generation, now)) for kind, said in _conditions(seen).items()
+        ],
+        "state": seen.state,
+        "failing": seen.failing,
+        "residentBytes": seen.resident_bytes,
+        "snapshotBytes": seen.snapshot_bytes,
+        "wakes": seen.wakes,
+        "calls": seen.calls,
+        "traps": seen.traps,
+    }
+    if seen.wake_p99 is not None:
+        status["wakeP99"] = f"{seen.wake_p99 * 1000:.2f}ms"
+    if seen.module is not None:
+        module = {"sha256": seen.module.sha256, "abi": seen.module.abi, "bytes": seen.module.bytes}
+        status["module"] = {name: value for name, value in module.items() if value is not None}
+    if (fault := seen.fault) is not None:
+        status["lastFault"] = {"kind": fault.kind, "message": fault.message[:_LONGEST], "time": fault.time}
+    return status
+
+
+def before_of(former: Status) -> Before:
+    """Return what a status that stands there has counted."""
+    counted = (former.get(name) for name in ("wakes", "calls", "traps", "snapshotBytes"))
+    return Before(*(value if isinstance(value, int) else 0 for value in counted))
+
+
+def patch_of(former: Status, status: Status) -> Status:
+    """Return the merge patch that makes one of the other, {} if they are equal."""
+    patch = {name: value for name, value in status.items() if former.get(name) != value}
+    if isinstance(patch.get("module"), dict):  # a patch merges: what is left out of it stays
+        patch["module"] = dict.fromkeys(former.get("module") or (), None) | patch["module"]
+    return patch | {name: None for name in former if name not in status}
+
+
+def is_urgent(patch: Status) -> bool:
+    """Return whether a patch is more than figures."""
+    return any(name not in FIGURES for name in patch)
+
+
+def _conditions(seen: Seen) -> dict[str, tuple[str, Trouble]]:
+    """Return status, reason and message of each condition."""
+    ready = _ready(seen)
+    stalled = ready[0] == "False" and seen.refused is not None
+    trying = ready[0] != "True" and not stalled and not seen.paused
+    return {
+        "Accepted": _accepted(seen),
+        "WatchesGranted": ("True", _GRANTED) if seen.not_watched is None else ("False", seen.not_watched),
+        "Ready": ready,
+        "Reconciling": ("True" if trying else "False", ready[1] if trying else Trouble("Settled", "nothing is tried")),
+        "Stalled": ("True" if stalled else "False", ready[1] if stalled else Trouble("NotStalled", "nothing is stuck")),
+    }
+
+
+def _accepted(seen: Seen) -> tuple[str, Trouble]:
+    if seen.refused is not None:
+        return "False", seen.refused
+    if seen.module is None and seen.paused:
+        return "Unknown", Trouble("Paused", "the module is not looked at while spec.paused is true")
+    if seen.module is None or (seen.fetching and not seen.ready):  # that is known is a former spec's
+        return "Unknown", FETCHING if seen.fetching else PENDING
+    abi = seen.module.abi
+    version = "says when it starts which ABI it is of," if abi is None else f"is one of ABI {abi}"
+    return "True", Trouble("Accepted", f"the module {version} and can be run")
+
+
+def _ready(seen: Seen) -> tuple[str, Trouble]:
+    if seen.refused is not None:
+        return "False", seen.refused
+    if seen.paused:
+        return "False", Trouble("Paused", "it is not called while spec.paused is true")
+    if seen.stopped is not None:
+        return "False", seen.stopped
+    if seen.not_watched is not None:
+        return "False", seen.not_watched
+    if not seen.ready:
+        return "Unknown", FETCHING if seen.fetching else Trouble(PENDING.reason, "it is being prepared")
+    # Not how many: that changes with each call, and what a condition says is written at once.
+    failing = "; it fails on some objects at present (status.failing, status.lastFault)" if seen.failing else ""
+    return "True", Trouble("Running", f"it is called when what it watches changes{failing}")
+
+
+def _condition(kind: str, said: tuple[str, Trouble], former: Status, at: tuple[int, str]) -> Status:
+    status, trouble = said
+    before = next((one for one in former.get("conditions") or () if one.get("type") == kind), None)
+    same = before is not None and before.get("status") == status
+    return {
+        "type": kind,
+        "status": status,
+        "observedGeneration": at[0],
+        "lastTransitionTime": before["lastTransitionTime"] if same and before is not None else at[1],
+        "reason": trouble.reason,
+        "message": trouble.message[:_LONGEST],
+    }

@@ -1,0 +1,1 @@
+"""Which guest runs when, for which keys, and which is suspended."""

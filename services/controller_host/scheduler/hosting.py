@@ -1,0 +1,304 @@
+"""Hosts controllers: one run is a controller's turn, in which it is prepared, started, called for some keys, suspended.
+
+In: keys of controllers, by the queue, and changes of what they watch. Out: calls of guests, in threads of a pool; what
+is to be told. Called by ``app``. Invariants: one run a controller at a time; a turn is some calls or some milliseconds,
+so nobody waits for somebody else's list; those of one namespace have no more turns at once than are left for others;
+an object is delivered only where a review allows it and what is known of it is whole, so that nothing is called gone
+that was just not seen; who fails at each start waits as a whole.
+Source: ADR 51 and 57.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Final
+
+from controller_host.domain.accounts import account_of
+from controller_host.domain.keys import ObjectKey
+from controller_host.domain.maxima import ABOVE_MAXIMUM, Acceptance, Maxima
+from controller_host.domain.residents import Residents
+from controller_host.domain.views import INVALID_SPEC, ControllerView, read_spec
+from controller_host.host_calls.calling import Calling, Calls
+from controller_host.module.fetching import Fetching, Question
+from controller_host.module.loading import EngineUnavailable
+from controller_host.module.preparing import NotAccepted, Preparing
+from controller_host.scheduler.hosted import Hosted, Trouble
+from controller_host.scheduler.lifecycle import Life
+from controller_host.scheduler.memory import Memory
+from controller_host.scheduler.outcomes import Outcomes, no_room
+from controller_host.scheduler.starting import Parts
+from controller_host.scheduler.turns import Places
+from controller_host.state.progress import NotWritten
+from controller_host.watches.news import News
+from trellis.limits.token_bucket import TokenBucket
+from trellis.telemetry import TraceContext, get_logger
+
+PLACES: Final = 128
+"""Turns at a time, if nobody says another number."""
+
+_log = get_logger(__name__)
+
+
+@dataclass(eq=False)
+class Hosting:
+    """All controllers. ``wake``: puts a controller into the queue; set by ``app``."""
+
+    parts: Parts
+    calling: Calling
+    preparing: Preparing
+    news: News
+    outcomes: Outcomes
+    pool: Executor
+    residents: Residents
+    views: Callable[[], dict[str, ControllerView]]
+    sources_seconds: float
+    wake: Callable[[str], None] = field(default=lambda _: None)
+    acceptance: Acceptance = field(default_factory=lambda: Acceptance(Maxima()))
+    places: Places[str] = field(default_factory=lambda: Places(PLACES))
+    hosted: dict[str, Hosted] = field(default_factory=dict)
+    closing: bool = False
+
+    def __post_init__(self) -> None:
+        wake: Callable[[str], None] = lambda key: self.wake(key)  # noqa: E731, PLW0108 - of later
+        self.fetching = Fetching(self.preparing, wake, self.parts.timings.sources.end)
+        self.memory = Memory(self.hosted, self.residents, self.parts.room, self.outcomes, self.pool, wake)
+
+    def on_change(self, controller: str, key: ObjectKey) -> None:
+        """Take word that an object changed, appeared or is gone; what a guest has seen already wakes nobody."""
+        one = self.hosted.get(controller)
+        if one is None or not one.listed:
+            return  # all keys are compared once it is prepared
+        if self.news.is_news(one, key):
+            one.agenda.changed(key, time.monotonic())
+            self.wake(controller)
+
+    async def run(self, key: str, trace: TraceContext | None) -> float | None:
+        """Give a controller its turn; returns the seconds until it needs the next, None if nothing waits.
+
+        Raises:
+            KubeError: the API server could not be asked; the queue tries again.
+        """
+        del trace
+        if self.closing:
+            return None
+        view = self.views().get(key)
+        one = self.hosted.get(key)
+        if one is not None and (view is None or view.uid != one.view.uid):
+            await self._forget(one)
+            one = None
+        if view is None:
+            self._wake_all(self.places.drop(key.partition("/")[0], key))
+            return None
+        if one is None:
+            one = self.hosted[key] = self._begin(view)
+        if not self.places.enter(view.namespace, key):
+            await self.memory.give_way(one)
+            return None
+        one.busy = True
+        try:
+            wait = await self._turn(one, view)
+        except Exception:
+            await self.memory.take_back(one)
+            raise
+        else:
+            await self.memory.take_back(one)
+            return wait
+        finally:
+            one.busy = False
+            self._wake_all(self.places.leave(view.namespace))
+            if not self.closing:
+                self.memory.count(one)
+                # What is fetched in a moment costs no write of its own.
+                if one.fetching is None or self._untold(one, time.monotonic()) is None:
+                    self.outcomes.told.changed(one)
+
+    async def close(self, seconds: float) -> None:
+        """Put all that is in memory to disk, within so many seconds; what is in a call then is ended."""
+        until = time.monotonic() + seconds
+        self.closing = self.outcomes.closing = True
+        self.fetching.close()
+        while any(one.busy for one in self.hosted.values()) and time.monotonic() < until - seconds / 2:  # noqa: ASYNC110 - of many
+            await asyncio.sleep(self.parts.timings.turns.poll)
+        self.calling.stop()
+        for one in self.hosted.values():
+            one.life.interrupt()
+        lives = [one.life for one in self.hosted.values() if one.busy or one.life.instance is not None]
+        work = [asyncio.ensure_future(self.memory.in_pool(life.suspend)) for life in lives]
+        if work:
+            _, late = await asyncio.wait(work, timeout=max(0.1, until - time.monotonic()))
+            if late:
+                _log.warning("controllers could not be put to disk in time: they begin cold", controllers=len(late))
+        if awake := sum(1 for one in self.hosted.values() if one.life.instance is not None and not one.busy):
+            _log.warning("the disk does not take what controllers have in memory: they begin cold", controllers=awake)
+
+    def end(self) -> None:
+        """Have nothing go on, now that the term is over: calls that are under way are ended, and ask nothing more."""
+        self.closing = self.outcomes.closing = True
+        self.fetching.close()
+        self.calling.stop()
+        for one in self.hosted.values():
+            one.life.interrupt()
+
+    def _untold(self, one: Hosted, now: float) -> float | None:
+        """Return when people are to be told that its module is still being fetched; None: now."""
+        return one.untold(now, self.parts.timings.turns.fetching)
+
+    def _wake_all(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self.wake(key)
+
+    def _begin(self, view: ControllerView) -> Hosted:
+        account = account_of(view)
+        return Hosted(view, account, Life(self.parts, view.key, view.uid, Calls(self.calling, account, 0)))
+
+    async def _forget(self, one: Hosted) -> None:
+        self.fetching.drop(one.key)
+        self.news.watches.drop(one.key)
+        self.residents.gone(one.key)
+        self.hosted.pop(one.key, None)
+        self._wake_all(self.acceptance.drop(one.view.namespace, one.key))
+        await self.memory.in_pool(one.life.forget)
+        self.outcomes.told.gone(one)
+
+    async def _turn(self, one: Hosted, view: ControllerView) -> float | None:
+        now = time.monotonic()
+        if (one.wanted is None or one.view != view) and not self._read(one, view, now):
+            await self.memory.suspend(one)
+            return None
+        one.view = view
+        wanted = one.wanted
+        assert wanted is not None  # it was read
+        if wanted.paused or view.deleting:
+            await self.memory.suspend(one)
+            return None if one.life.instance is None else self.parts.room.again(one.not_to_disk_before)
+        if now < one.not_before:
+            return one.not_before - now
+        if one.no_room and self.parts.room.refuses and not self.residents.fits(one.no_room):
+            return self.outcomes.wait(one)
+        try:
+            if not await self._prepare(one, now):
+                return self._untold(one, now)
+            return await self._serve(one)
+        except NotAccepted as refused:
+            one.refused = Trouble(refused.reason, refused.message)
+            return self.outcomes.wait(one)
+        except EngineUnavailable as error:
+            return self.outcomes.without_engine(one, error)
+        except NotWritten as error:
+            self.parts.room.refused(error)
+            return self.outcomes.without_disk(one, self.parts.room, "what its former version saves cannot be kept")
+
+    def _read(self, one: Hosted, view: ControllerView, now: float) -> bool:
+        """Take a spec that is new, and forget what was held against the former; returns whether it can be read."""
+        self.fetching.drop(one.key)
+        one.failures, one.not_before, one.ready, one.fetching = 0, 0.0, False, None
+        one.agenda.forgive(now)
+        one.view = view
+        try:
+            one.wanted, trouble = read_spec(view), None
+        except ValueError as error:
+            one.wanted, trouble = None, Trouble(INVALID_SPEC, str(error))
+        trouble = trouble or self._above_maximum(one)
+        if one.wanted is None or trouble is not None:
+            one.wanted, one.refused = None, trouble
+            self.news.watches.drop(one.key)
+            return False
+        account = account_of(view)
+        if account != one.account:
+            one.account = account
+            one.life.calls.become(account)
+        one.bucket = TokenBucket(one.wanted.bounds.calls_per_second)
+        one.life.calls.limit(one.wanted.bounds.host_calls_per_second)
+        self.news.watches.want(one.key, view.namespace, one.wanted.watches)
+        one.listed = False
+        if not one.unfit:
+            one.refused = None  # that was of the former spec; this one may be paused, and not looked at
+        return True
+
+    def _above_maximum(self, one: Hosted) -> Trouble | None:
+        """Return what a controller asks for that the platform does not give; what it is given it has from now on."""
+        self._wake_all(self.acceptance.drop(one.view.namespace, one.key))
+        message = "" if one.wanted is None else self.acceptance.claim(one.view.namespace, one.key, one.wanted)
+        return Trouble(ABOVE_MAXIMUM, message) if message else None
+
+    async def _prepare(self, one: Hosted, now: float) -> bool:
+        """See to it that what is to run is known, as the objects that the spec refers to say it by now.
+
+        Returns whether it is; if not, the controller is woken when that has changed.
+        """
+        wanted = one.wanted
+        assert wanted is not None
+        due = one.look_at is not None and now >= one.look_at
+        if not one.ready or due:
+            since, one.fetching = one.fetching, None
+            found = self.fetching.take(one.key, Question(one.view, one.account.user, one.fetch, wanted))
+            if found is None:
+                one.fetching = now if since is None else since
+                return one.ready
+            prepared, module = found
+            one.module = module.as_found(one.module)
+            one.fetch = False
+            if await self.memory.in_pool(one.life.adopt, prepared):
+                one.listed = False
+            one.ready = True
+            self.outcomes.engine_found(one)
+            if one.module.sha256 != one.unfit:
+                one.refused = None
+            one.look_at = now + self.sources_seconds if any(wanted.refs) or not wanted.is_fixed else None
+        return True
+
+    async def _serve(self, one: Hosted) -> float | None:
+        """Call for what is due, start what has not started, suspend what has nothing to do."""
+        now, life, wanted = time.monotonic(), one.life, one.wanted
+        assert wanted is not None
+        self.news.list_if_whole(one)
+        starts = life.instance is None and not life.snapshot
+        deliveries = await self.news.deliverable(one, now)
+        if deliveries or starts:
+            try:
+                served = await self.memory.in_pool(life.serve, deliveries)
+            except BaseException:
+                # A full disk perhaps. What became of it nobody knows: it is told twice rather than never.
+                one.agenda.put_back([delivery.turn for delivery in deliveries])
+                raise
+            self.outcomes.take(one, served)
+            if served.unwritten:
+                one.stopped = no_room(self.parts.room, "it is not called for objects that are new to it")
+            self.news.look_again(one, deliveries)
+            if served.cold and served.fault is None and one.ready:
+                self.news.list_if_whole(
+                    one
+                )  # in this turn: until the next one, with many before it, it would stay in memory
+        wait = self._until_next(one)
+        idle = (wait is None or wait > 0) and time.monotonic() - one.used_at >= (wanted.suspend_after or 0.0)
+        if not one.pinned and idle:
+            await self.memory.suspend(one)
+        return self._next(one, wait)
+
+    def _until_next(self, one: Hosted) -> float | None:
+        """Return the seconds until something is due for a controller."""
+        now = time.monotonic()
+        if now < one.not_before:
+            return one.not_before - now
+        if not one.ready:
+            return 0.0
+        if not one.listed:
+            # Word comes when its watches are whole: to ask each second would be all that ten thousand leave time for.
+            return 0.0 if self.news.whole(one) else None
+        wait = one.agenda.wait(now)
+        return wait if wait is None else max(wait, one.bucket.wait(now), one.held_until - now)
+
+    def _next(self, one: Hosted, wait: float | None) -> float | None:
+        now, waits = time.monotonic(), [wait]
+        if one.life.instance is not None and one.wanted is not None and one.wanted.suspend_after is not None:
+            left = one.used_at + one.wanted.suspend_after - now
+            waits.append(left if left > 0 else self.parts.room.again(one.not_to_disk_before))
+        elif one.life.marks.owed:
+            waits.append(self.parts.room.again())
+        if one.look_at is not None and one.fetching is None:
+            waits.append(max(0.0, one.look_at - now))
+        return min((one for one in waits if one is not None), default=None)

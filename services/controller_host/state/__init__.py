@@ -1,0 +1,1 @@
+"""State of guests on disk: snapshots, progress, marks."""

@@ -1,0 +1,1 @@
+"""One list and watch for each kind, shared by all controllers."""

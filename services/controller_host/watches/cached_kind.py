@@ -1,0 +1,240 @@
+"""The cache of one kind: found, listed, watched, and every change of it brought to those whom it concerns.
+
+In: a kind, and who watches it. Out: objects, and calls of ``changed``. Made and run by ``shared_watches``.
+Invariants: objects show only once a list was complete, and then all differences from what showed before are told; what
+was known stays until a list or an event takes it away, also where the kind moves to another resource.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from controller_host.domain.compact import compact
+from controller_host.domain.interests import Interests
+from controller_host.domain.keys import ObjectKey
+from controller_host.domain.label_index import LabelIndex
+from controller_host.domain.watch_specs import Refusal, RefusalReason, WatchSpec
+from controller_host.timings import CacheTimings
+from trellis.kube.backoff import Backoff
+from trellis.kube.client import Kube
+from trellis.kube.discovery import Discovery, UnknownKind
+from trellis.kube.errors import Forbidden, KubeError
+from trellis.kube.informer import Change, Informer
+from trellis.kube.resources import Manifest, Resource
+from trellis.telemetry import get_logger
+
+_VERBS: Final = ("list", "watch")
+_NONE: Final[Mapping[str, str]] = {}
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An object. Two are equal that are the same object in the same state."""
+
+    uid: str
+    version: str
+    labels: Mapping[str, str] = field(compare=False)
+    body: bytes = field(compare=False, repr=False)
+    """As JSON, without managedFields."""
+
+
+Names = dict[str, dict[str, Held]]
+"""By namespace ("" for what has none) and name."""
+
+
+@dataclass(eq=False)
+class CachedKind:
+    """``resource`` is where the kind was found, ``trouble`` why it cannot be watched now."""
+
+    type: tuple[str, str]
+    kube: Kube
+    discovery: Discovery
+    timings: CacheTimings
+    changed: Callable[[str, ObjectKey], None]
+    stated: Callable[[CachedKind], None]
+    interests: Interests = field(default_factory=Interests)
+    task: asyncio.Task[None] | None = None
+    unwanted_since: float | None = None
+    resource: Resource | None = None
+    trouble: Refusal | None = None
+    _names: Names = field(default_factory=dict)
+    _live: Informer[Held] | None = None
+    """The one whose objects show."""
+    _complete: bool = False
+    _labels: LabelIndex = field(default_factory=LabelIndex)
+
+    @property
+    def whole(self) -> bool:
+        """Whether what shows is all that there is; of a kind that is not served, nothing shows (see ``absent``)."""
+        return self._complete and (self.trouble is None or self.absent)
+
+    @property
+    def absent(self) -> bool:
+        """Whether the API server does not serve the kind: there is none of it, or it is to come back."""
+        return self.trouble is not None and self.trouble.reason is RefusalReason.UNKNOWN_KIND
+
+    def held(self, key: ObjectKey) -> Held | None:
+        """Return an object."""
+        return self._names.get(key.namespace, {}).get(key.name)
+
+    def keys(self, controller: str) -> Iterator[ObjectKey]:
+        """Yield the objects that concern a controller, each once."""
+        specs = self.interests.specs(controller)
+        everywhere = any(spec.namespaces is None for spec in specs) or "" in self._names
+        named = dict.fromkeys(one for spec in specs for one in spec.namespaces or ())
+        for namespace in list(self._names) if everywhere else named:
+            names = self._names.get(namespace, {})
+            for name in list(self._candidates(namespace, specs)):
+                held = names.get(name)
+                if held is not None and any(spec.means(namespace, held.labels) for spec in specs):
+                    yield ObjectKey(*self.type, namespace, name)
+
+    def _candidates(self, namespace: str, specs: list[WatchSpec]) -> dict[str, None]:
+        """Return the names in a namespace of all that may be meant: those with a label that is wanted, if one is."""
+        found: dict[str, None] = {}
+        for spec in specs:
+            wanted = next((term for term in spec.terms if term.values and not term.negated), None)
+            if wanted is None:
+                return dict.fromkeys(self._names.get(namespace, ()))
+            found.update(dict.fromkeys(self._labels.find(self._names, namespace, wanted)))
+        return found
+
+    async def run(self) -> None:
+        """Find the kind and keep its cache, for ever; it is found anew where it moves."""
+        backoff = Backoff()
+        while True:
+            try:
+                self.resource = await self.discovery.resource(*self.type, verbs=_VERBS)
+            except UnknownKind as error:
+                self._absent(error)
+                await asyncio.sleep(self.timings.absent)
+            except KubeError as error:
+                _log.debug("cannot look for a kind, trying on", kind=self.type[1], error=self.kube.words(error))
+                await asyncio.sleep(backoff.next())
+            else:
+                backoff.reset()
+                await self._keep(self.resource)
+                if self.trouble is not None:
+                    await asyncio.sleep(self.timings.absent)
+
+    async def _keep(self, resource: Resource) -> None:
+        """Watch a resource until the kind is found elsewhere, or not at all."""
+        informer = Informer(
+            self.kube,
+            resource,
+            lambda manifest: project(self.type, manifest),
+            lambda change: self._take(informer, change),
+            optional=True,
+            refusable=True,
+            timings=self.timings.watch,
+        )
+        running = asyncio.create_task(informer.run(), name=f"watch {resource.plural}")
+        synced = asyncio.create_task(informer.synced.wait(), name=f"first list of {resource.plural}")
+        try:
+            await asyncio.wait({running, synced}, return_when=asyncio.FIRST_COMPLETED)
+            while not running.done():
+                self._look_at(informer)
+                if await self._has_moved(resource, informer):
+                    return
+                await asyncio.wait({running}, timeout=self.timings.look)
+            await running
+        finally:
+            for task in (running, synced):
+                task.cancel()
+            await asyncio.gather(running, synced, return_exceptions=True)
+
+    def _look_at(self, informer: Informer[Held]) -> None:
+        """Take over what an informer has once it has all, and what it lacks."""
+        before = (self.trouble, self.whole)
+        lacking = informer.lacking
+        if lacking is None:
+            self.trouble = None
+            if informer is not self._live:
+                self._show(informer)
+        elif isinstance(lacking, Forbidden):
+            message = (
+                f"controller_host may not list and watch {self.type[0]}/{self.type[1]}, which "
+                f"TRELLIS_CONTROLLER_RESOURCES has: give its account that right ({lacking.message})"
+            )
+            self.trouble = Refusal(RefusalReason.WATCH_NOT_GRANTED, message)
+        else:
+            self.trouble = Refusal(RefusalReason.UNKNOWN_KIND, lacking.message)
+            self._complete = True
+        if before != (self.trouble, self.whole):
+            self.stated(self)
+
+    def _show(self, informer: Informer[Held]) -> None:
+        """Let the objects of an informer show from now on, and tell of what differs from those before.
+
+        The first time there is nothing to differ from: nobody was whole, and who is now asks for all keys.
+        """
+        former, first, self._names = self._names, not self._complete, {}
+        self._labels.clear()
+        for held_key, held in informer.objects.items():
+            namespace, _, name = held_key.rpartition("/")
+            self._names.setdefault(namespace, {})[name] = held
+        self._live, self._complete = informer, True
+        if first:
+            return
+        for namespace in former.keys() | self._names.keys():
+            old, new = former.get(namespace, {}), self._names.get(namespace, {})
+            for name in old.keys() | new.keys():
+                if old.get(name) != new.get(name):
+                    self._tell(namespace, name, old.get(name), new.get(name))
+
+    def _take(self, informer: Informer[Held], change: Change[Held]) -> None:
+        if informer is not self._live:
+            return  # all of it shows together
+        namespace, _, name = change.key.rpartition("/")
+        names = self._names.setdefault(namespace, {})
+        if change.new is not None:
+            names[name] = change.new
+        else:
+            names.pop(name, None)
+            if not names:
+                del self._names[namespace]
+        old, new = change.old, change.new
+        self._labels.change(namespace, name, old.labels if old else None, new.labels if new else None)
+        self._tell(namespace, name, old, new)
+
+    def _tell(self, namespace: str, name: str, old: Held | None, new: Held | None) -> None:
+        """Tell those whom an object concerned before, or concerns now."""
+        found = self.interests.concerned(namespace, new.labels) if new is not None else set()
+        if old is not None and (new is None or old.labels != new.labels):
+            found |= self.interests.concerned(namespace, old.labels)
+        if found:
+            key = ObjectKey(*self.type, namespace, name)
+            for controller in found:
+                self.changed(controller, key)
+
+    def _absent(self, error: UnknownKind) -> None:
+        """Note that there is no such kind, and so no objects of it."""
+        trouble = Refusal(RefusalReason.UNKNOWN_KIND, error.message)
+        if trouble != self.trouble or not self._complete:
+            self.trouble, self._complete = trouble, True
+            self.stated(self)
+
+    async def _has_moved(self, resource: Resource, informer: Informer[Held]) -> bool:
+        """Return whether the kind is to be looked for anew; the API server is asked seldom."""
+        if informer.lacking is not None and not isinstance(informer.lacking, Forbidden):
+            self.discovery.forget(resource.api_version)
+            return True
+        try:
+            return await self.discovery.resource(*self.type, verbs=_VERBS) != resource
+        except UnknownKind:
+            return True
+        except KubeError:
+            return False
+
+
+def project(kind_type: tuple[str, str], manifest: Manifest) -> Held:
+    """Return what is held of an object. Items of lists do not say their kind, those of watches do: all say it here."""
+    metadata = {key: value for key, value in manifest["metadata"].items() if key != "managedFields"}
+    whole = {"apiVersion": kind_type[0], "kind": kind_type[1]} | manifest | {"metadata": metadata}
+    labels = metadata.get("labels") or _NONE
+    return Held(metadata["uid"], metadata["resourceVersion"], labels, compact(whole))

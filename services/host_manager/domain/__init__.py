@@ -1,0 +1,1 @@
+"""The children and the status of a host group. Pure."""

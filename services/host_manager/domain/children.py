@@ -1,0 +1,150 @@
+"""Which children a group is to have, and which of those that are there differ from it.
+
+Pure. Called by ``decide``. Invariant: a child that says what it is to say is not written: the digest of what we applied
+stands on it, and what it says now is compared field by field with what we would apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from host_manager.domain.group import ADOPTED, LATEST, Group, Inputs, Manifest, Wish
+from host_manager.domain.resources import (
+    make_budget,
+    make_config_map,
+    make_registry_secret,
+    make_role,
+    make_role_binding,
+    make_service,
+    make_service_account,
+    make_workload,
+)
+from host_manager.domain.takeover import is_applied_by_us
+from host_manager.domain.template import make_pod_template
+from trellis import names
+from trellis.installer_api.digits import whole
+
+ChildKey = tuple[str, str]
+"""Kind and name."""
+WORKLOADS: Final = ("Deployment", "DaemonSet")
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What stands on a Deployment or DaemonSet of ours: the revision of its template, and what that was made from."""
+
+    revision: int
+    basis: str
+
+    def __str__(self) -> str:
+        return f"{self.revision}.{self.basis}"
+
+
+def child_keys(group: Group) -> list[ChildKey]:
+    """Return every child that a group may have."""
+    kinds = ("ConfigMap", "ServiceAccount", "Role", "RoleBinding", *WORKLOADS, "Service", "PodDisruptionBudget")
+    return [*((kind, group.name) for kind in kinds), ("Secret", names.registry_secret(group.name))]
+
+
+def read_marks(workload: Mapping[str, Any]) -> Marks | None:
+    """Return the marks of a workload, None if it has none that we wrote."""
+    text = (workload["metadata"].get("labels") or {}).get(names.LABEL_TEMPLATE, "")
+    revision, _, basis = text.partition(".")
+    number = whole(revision)
+    return Marks(number, basis) if number is not None and basis else None
+
+
+def workload_of(children: Mapping[ChildKey, Manifest | None], name: str) -> Manifest | None:
+    """Return what runs the pods of a group, None if nothing does."""
+    found = (children.get((kind, name)) for kind in WORKLOADS)
+    return next((child for child in found if child is not None), None)
+
+
+def basis_of(group: Group, inputs: Inputs) -> str:
+    """Return the digest of all that the pods of a group are made from.
+
+    It is the template of revision 1, which never changes, with what the later ones add from the spec: so no version of
+    ours changes it, only the user does.
+    """
+    spec = group.spec
+    template = make_pod_template(Wish(group, inputs, ADOPTED))
+    later = {
+        "leafTls": spec.leaf_tls.model_dump() if spec.leaf_tls else None,
+        "drainSeconds": spec.drain_seconds,
+        "daemonset": group.runs_as_daemonset(ADOPTED),
+    }
+    told = {name: value for name, value in later.items() if value is not None}
+    text = orjson.dumps([template, told], option=orjson.OPT_SORT_KEYS).decode()
+    return names.short_hash(text, inputs.checksum)
+
+
+def marks_for(
+    group: Group, inputs: Inputs, workload: Manifest | None, *, asked: bool, recorded: int | None = None
+) -> Marks:
+    """Return the revision that the pods of a group are to have, and its basis.
+
+    ``workload``: what runs them now. ``asked``: the user wants the latest. ``recorded``: the revision in the group's
+    status, which counts for a workload of ours whose marks a user removed. See ADR 30.
+    """
+    basis = basis_of(group, inputs)
+    if asked or workload is None:
+        return Marks(LATEST, basis)
+    found = read_marks(workload)
+    if found is None:
+        return Marks(recorded if recorded is not None and is_applied_by_us(workload) else ADOPTED, basis)
+    return Marks(found.revision if found.basis == basis else LATEST, basis)
+
+
+def make_children(wish: Wish, marks: Marks, *, budget: bool) -> list[Manifest]:
+    """Return the children a group is to have, in the order they are written: first what pods cannot start without.
+
+    Raises:
+        TemplateError: what the user adds to the pods has a shape that no pod can have.
+    """
+    group = wish.group
+    workload = make_workload(wish)
+    workload["metadata"]["labels"][names.LABEL_TEMPLATE] = str(marks)
+    children = [
+        make_config_map(wish),
+        make_service_account(group),
+        *([make_registry_secret(wish)] if wish.inputs.registries else []),
+        workload,
+        make_role(group),
+        make_service(group),
+        *([make_budget(group)] if budget and workload["kind"] == "Deployment" else []),
+        make_role_binding(group),
+    ]
+    return [_signed(child) for child in children]
+
+
+def _signed(child: Manifest) -> Manifest:
+    """Return a child with the digest of what it says."""
+    digest = names.short_hash(orjson.dumps(child, option=orjson.OPT_SORT_KEYS).decode())
+    metadata = child["metadata"]
+    labels = {**metadata.get("labels", {}), names.LABEL_APPLIED: digest}
+    return child | {"metadata": metadata | {"labels": labels}}
+
+
+def differs(wanted: Manifest, found: Manifest) -> bool:
+    """Say whether a child has to be written: it is not ours yet, or does not say what we would say."""
+    return not is_applied_by_us(found) or not _says(wanted, found)
+
+
+def fingerprint(child: Mapping[str, Any]) -> str:
+    """Return a digest of what a child says, without what changes by itself."""
+    metadata = {key: value for key, value in child["metadata"].items() if key in {"uid", "labels", "ownerReferences"}}
+    content = {key: value for key, value in child.items() if key not in {"metadata", "status"}}
+    return names.short_hash(orjson.dumps([metadata, content], option=orjson.OPT_SORT_KEYS).decode())
+
+
+def _says(wanted: Any, found: Any) -> bool:  # noqa: ANN401 - it is JSON
+    """Say whether all that is wanted stands in what was found, which may have defaults besides."""
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(_says(value, found.get(key)) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        return len(wanted) == len(found or ()) and all(map(_says, wanted, found or ()))
+    return bool(wanted == found) or (found is None and wanted in ("", False, 0))

@@ -1,0 +1,323 @@
+"""What to do about one group of hosts: its finalizer, its children, its status.
+
+Pure. In: a frozen snapshot. Out: actions, each with its reason. Called by ``app`` between gather and apply.
+Invariants: while another controller works on groups only the status is written; nothing is half made: a group that
+lacks what it names gets no child; a child of somebody else is left alone; what says what it should is not written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from host_manager.domain.children import (
+    WORKLOADS,
+    ChildKey,
+    Marks,
+    child_keys,
+    differs,
+    fingerprint,
+    make_children,
+    marks_for,
+    read_marks,
+    workload_of,
+)
+from host_manager.domain.group import API_VERSION, KIND, LATEST, Group, Manifest, Wish
+from host_manager.domain.inputs import Problem
+from host_manager.domain.merging import TemplateError
+from host_manager.domain.pods import PodView
+from host_manager.domain.restarts import over, restarted
+from host_manager.domain.secret_changes import SecretChange
+from host_manager.domain.snapshot import Head, Snapshot
+from host_manager.domain.status import BAD_NEWS, Facts, counts_of, make_status, may_wait, refused_workload
+from host_manager.domain.takeover import taken_over
+from host_manager.domain.template import managed_by
+from host_manager.lattice_status import REPORTED, silent_pods
+from trellis import names
+
+ONE_AT_A_TIME = "OneAtATime"
+
+
+@dataclass(frozen=True, slots=True)
+class SetFinalizers:
+    """Write the finalizers of the group."""
+
+    head: Head
+    finalizers: tuple[str, ...]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyChild:
+    """Write a child; ``found`` is what was read, ``managed_fields`` what its managedFields are to be before."""
+
+    wanted: Manifest
+    found: Manifest | None
+    managed_fields: list[Manifest] | None = None
+
+    @property
+    def key(self) -> ChildKey:
+        """Kind and name of the child."""
+        return self.wanted["kind"], self.wanted["metadata"]["name"]
+
+    @property
+    def is_workload(self) -> bool:
+        """Whether it runs pods, which users may have added to."""
+        return self.wanted["kind"] in WORKLOADS
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteChild:
+    """Delete a child that the group is not to have any more."""
+
+    found: Manifest
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStatus:
+    """Write the status."""
+
+    head: Head
+    status: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class WarnGroup:
+    """Put a warning Event on the group."""
+
+    head: Head
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecyclePod:
+    """Restart the pod of a silent host, by eviction."""
+
+    head: Head
+    pod: PodView
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPods:
+    """Have the controller of what runs the pods try again what was refused; ``at``: the time, RFC 3339."""
+
+    found: Manifest
+    at: str
+
+
+Action = SetFinalizers | ApplyChild | DeleteChild | WriteStatus | WarnGroup | RecyclePod | RetryPods
+
+
+def decide(snapshot: Snapshot) -> list[Action]:
+    """Return what to do about one group, in order."""
+    head = snapshot.head
+    if snapshot.held:
+        return _status(snapshot, None)
+    if head.deleting:
+        return _let_go(head, beside=snapshot.other is not None)
+    if snapshot.other is not None:
+        return _status(snapshot, None)
+    if snapshot.glance:
+        return [*_status(snapshot, _first_marks(snapshot)), *_recycle(snapshot), *_retry(snapshot)]
+    actions = _finalizers(head)
+    if snapshot.group is None or any(problem.blocks for problem in snapshot.problems):
+        return [*actions, *_status(snapshot, None)]
+    marks = _marks(snapshot, snapshot.group)
+    if isinstance(marks, Problem):
+        return [*actions, *_status(_with(snapshot, marks), None)]
+    wanted = _children(snapshot, snapshot.group, marks)
+    if isinstance(wanted, Problem):
+        return [*actions, *_status(_with(snapshot, wanted), None)]
+    if snapshot.refused:
+        # The pods as they are wanted were refused in a dry run: nothing else of the group is changed either.
+        refused = Problem("InvalidTemplate", f"the API server refuses the pods: {snapshot.refused}")
+        return [*actions, *_status(_with(snapshot, refused), None)]
+    return [
+        *actions,
+        *_writes(snapshot, wanted),
+        *_deletions(snapshot, wanted),
+        *_status(snapshot, marks),
+        *_recycle(snapshot),
+        *_retry(snapshot),
+    ]
+
+
+def first_half(actions: list[Action]) -> list[Action]:
+    """Return what is to be done of a group until its pods run, all if nothing of it runs pods."""
+    last = next((at for at, one in enumerate(actions) if isinstance(one, ApplyChild) and one.is_workload), len(actions))
+    return actions[: last + 1]
+
+
+def may_be_refused(snapshot: Snapshot) -> bool:
+    """Say whether the pods have parts that the user wrote: all else in them is known to be accepted.
+
+    Labels of hosts are not among them: the definition of groups takes none that a pod would not.
+    """
+    spec = snapshot.group.spec if snapshot.group else None
+    options = spec.scheduling_options if spec else None
+    written = options and (options.resources or options.pod_template_additions or options.container_template_additions)
+    return bool(written or (spec and spec.certificates))
+
+
+def changes_over(snapshot: Snapshot) -> list[SecretChange]:
+    """Return the changed Secrets that nothing is to be done about any more; the others are looked at again."""
+    return over(snapshot, _workload(snapshot))
+
+
+def report(snapshot: Snapshot, problem: Problem) -> list[Action]:
+    """Return what to write of a problem that came up while the children were written."""
+    if snapshot.other is not None or snapshot.head.deleting:
+        return []
+    return _status(_with(snapshot, problem), None)
+
+
+def _with(snapshot: Snapshot, problem: Problem) -> Snapshot:
+    return replace(snapshot, problems=(*snapshot.problems, problem))
+
+
+def _let_go(head: Head, *, beside: bool) -> list[Action]:
+    """Let a group go that is being deleted: the garbage collector takes its children.
+
+    ``beside``: the other operator runs, and takes its own finalizer away.
+    """
+    ours = (names.FINALIZER_HOSTS,) if beside else (names.FINALIZER_HOSTS, names.WASMCLOUD_OPERATOR)
+    kept = tuple(one for one in head.finalizers if one not in ours)
+    return [SetFinalizers(head, kept, "the group is being deleted")] if kept != head.finalizers else []
+
+
+def _finalizers(head: Head) -> list[Action]:
+    """Take wasmcloud-operator's finalizer away, which nobody would remove any more, and add ours."""
+    kept = [one for one in head.finalizers if one != names.WASMCLOUD_OPERATOR]
+    wanted = tuple(kept if names.FINALIZER_HOSTS in kept else [*kept, names.FINALIZER_HOSTS])
+    return [SetFinalizers(head, wanted, "hosts are managed here")] if wanted != head.finalizers else []
+
+
+def _workload(snapshot: Snapshot) -> Manifest | None:
+    """Return what runs the pods, None if nothing does."""
+    return workload_of(snapshot.children, snapshot.head.name)
+
+
+def _marks(snapshot: Snapshot, group: Group) -> Marks | Problem:
+    """Return which template the pods are to have."""
+    try:
+        recorded, asked = snapshot.status.get("templateRevision"), snapshot.head.wants_latest
+        return marks_for(group, snapshot.inputs, _workload(snapshot), asked=asked, recorded=recorded)
+    except TemplateError as error:
+        return Problem("InvalidTemplate", str(error))
+
+
+def _first_marks(snapshot: Snapshot) -> Marks | None:
+    """Return the marks of what runs the pods of a new group, whose first status is made at a glance.
+
+    With a status that names a revision a look comes first: while one kind of workload takes the place of the other, a
+    glance may see the former one.
+    """
+    if "templateRevision" in snapshot.status:
+        return None
+    running = (snapshot.children.get((kind, snapshot.head.name)) for kind in WORKLOADS)
+    return next((marks for child in running if child is not None and (marks := read_marks(child))), None)
+
+
+def _children(snapshot: Snapshot, group: Group, marks: Marks) -> list[Manifest] | Problem:
+    """Return the children that the group is to have, or why they cannot be."""
+    workload = _workload(snapshot)
+    wish = Wish(group, snapshot.inputs, marks.revision, managed_by(workload), *restarted(snapshot, workload))
+    try:
+        wanted = make_children(wish, marks, budget=marks.revision >= LATEST and not snapshot.foreign_budget)
+    except TemplateError as error:
+        return Problem("InvalidTemplate", str(error))
+    for child in wanted:
+        found = snapshot.children.get((child["kind"], child["metadata"]["name"]))
+        if found is not None and (owner := _stranger(found, snapshot.head)):
+            what = f"{child['kind']} {group.namespace}/{child['metadata']['name']}"
+            return Problem("ChildConflict", f"{what} belongs to {owner}: name the group otherwise, or delete it")
+    return wanted
+
+
+def _stranger(found: Manifest, head: Head) -> str:
+    """Return which other object controls a child, "" if none does.
+
+    A former group of this name is nobody, and its child is taken over. Kubernetes collects what it left only if it sees
+    the deletion: of a group that is made anew while the collector's watch is broken it sees another uid in the next
+    list, takes that for an update, and its children stay for good (so with Kubernetes 1.36). A child that was made
+    after the group as it was read may be that of a later group.
+    """
+    older = found["metadata"].get("creationTimestamp", "") <= head.created
+    for owner in found["metadata"].get("ownerReferences") or ():
+        of_the_name = (owner.get("apiVersion"), owner.get("kind"), owner.get("name")) == (API_VERSION, KIND, head.name)
+        if owner.get("controller") and owner.get("uid") != head.uid and not (older and of_the_name):
+            return f"{owner.get('kind')} {owner.get('name')}"
+    return ""
+
+
+def _writes(snapshot: Snapshot, wanted: list[Manifest]) -> list[Action]:
+    actions: list[Action] = []
+    for child in wanted:
+        key = child["kind"], child["metadata"]["name"]
+        found = snapshot.children.get(key)
+        if found is None:
+            if not (snapshot.fresh and snapshot.applied.get(key, ("", ""))[0] == fingerprint(child)):
+                actions.append(ApplyChild(child, None))
+            continue
+        # The server may write a value in other words (1000m as 1): what we wrote and is as it was is not written again.
+        as_left = (fingerprint(child), fingerprint(found)) == snapshot.applied.get(key)
+        managed = taken_over(found)
+        if managed is not None or (not as_left and differs(child, found)):
+            actions.append(ApplyChild(child, found, managed))
+    return actions
+
+
+def _deletions(snapshot: Snapshot, wanted: list[Manifest]) -> list[Action]:
+    """Delete what the group had and is not to have; what it does not own is none of its business."""
+    assert snapshot.group is not None
+    kept = {(child["kind"], child["metadata"]["name"]) for child in wanted}
+    gone: list[Action] = []
+    for key in child_keys(snapshot.group):
+        found = snapshot.children.get(key)
+        if found is None or key in kept or found["metadata"].get("deletionTimestamp"):
+            continue
+        owners = found["metadata"].get("ownerReferences") or ()
+        if any(owner.get("uid") == snapshot.group.uid for owner in owners):
+            gone.append(DeleteChild(found, "the group is not to have it any more"))
+    return gone
+
+
+def _recycle(snapshot: Snapshot) -> list[Action]:
+    """Restart one silent host if that is asked for, and every other pod of the group is ready."""
+    wanted = snapshot.group is not None and snapshot.group.spec.host_recycling == ONE_AT_A_TIME
+    counts = counts_of(snapshot)
+    if not wanted or not snapshot.may_recycle or counts is None:
+        return []
+    if len(snapshot.pods) != counts.desired or not all(pod.ready for pod in snapshot.pods):
+        return []
+    silent = silent_pods(snapshot)
+    pod = next((pod for pod in snapshot.pods if silent and pod.name == silent[0]), None)
+    if pod is None:
+        return []
+    return [RecyclePod(snapshot.head, pod, f"pod {pod.name} is restarted: its host was silent for 70 s")]
+
+
+def _retry(snapshot: Snapshot) -> list[Action]:
+    workload = refused_workload(snapshot) if snapshot.retry_pods else None
+    return [RetryPods(workload, snapshot.now)] if workload is not None else []
+
+
+def _status(snapshot: Snapshot, marks: Marks | None) -> list[Action]:
+    """Write the status if it changed, and say once what has become wrong."""
+    if may_wait(snapshot):
+        return []
+    status = make_status(snapshot, Facts(marks.revision if marks else None))
+    if status == snapshot.status:
+        return []
+    # A merge patch leaves what it does not name.
+    gone = {name: None for name in snapshot.status if name not in status}
+    actions: list[Action] = [WriteStatus(snapshot.head, status | gone)]
+    former = {(one["type"], one["status"], one["reason"]) for one in snapshot.status.get("conditions") or ()}
+    for one in status["conditions"]:
+        news = (one["type"], one["status"], one["reason"]) not in former
+        bad = one["status"] == ("False" if one["type"] == REPORTED else "True")
+        if (one["type"] in BAD_NEWS or one["type"] == REPORTED) and bad and news:
+            actions.append(WarnGroup(snapshot.head, one["reason"], one["message"]))
+    return actions

@@ -1,0 +1,126 @@
+"""The pods of groups, as small views.
+
+Pure: raw pods in, views out. Called by the pod watch, ``status`` and ``facts``.
+Source of the fields: core/v1 PodStatus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from host_manager.domain.environment import LABEL_VARIABLE, POD_LABEL
+from trellis import names
+
+Manifest = Mapping[str, Any]
+
+_WAITING_IS_FINE: Final = frozenset({"ContainerCreating", "PodInitializing", ""})
+_LATTICE_VARIABLE: Final = "WASMCLOUD_LATTICE"
+_POD_VARIABLE: Final = LABEL_VARIABLE + POD_LABEL
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a pod does not get ready; ``container`` is "" if it is the pod as a whole."""
+
+    reason: str
+    message: str
+    container: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """One pod of a group. ``labels``: those of its host. ``tells``: its host is labelled with the pod's name.
+
+    ``ready_since``: time of the last change of its readiness, as Kubernetes writes it, "" if there was none.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    group: str
+    ready: bool
+    node: str = ""
+    addresses: tuple[str, ...] = ()
+    ports: tuple[int, ...] = ()
+    lattice: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    trouble: Trouble | None = None
+    tells: bool = False
+    ready_since: str = ""
+
+    @property
+    def group_key(self) -> str:
+        """``namespace/name`` of its group."""
+        return f"{self.namespace}/{self.group}"
+
+    @property
+    def key(self) -> str:
+        """``namespace/name`` of the pod."""
+        return f"{self.namespace}/{self.name}"
+
+
+def view_pod(pod: Manifest) -> PodView:
+    """Project a pod; one that is being deleted is not ready, whatever its conditions still say."""
+    metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    labels: Mapping[str, str] = metadata.get("labels") or {}
+    conditions = {one["type"]: one for one in status.get("conditions") or ()}
+    deleting = bool(metadata.get("deletionTimestamp"))
+    ready = conditions.get("Ready", {}).get("status") == "True" and not deleting
+    containers = spec.get("containers") or ()
+    hosts = {
+        name.removeprefix(names.HOST_LABEL_PREFIX): value
+        for name, value in labels.items()
+        if name.startswith(names.HOST_LABEL_PREFIX)
+    }
+    return PodView(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        group=labels.get(names.LABEL_INSTANCE, ""),
+        ready=ready,
+        node=str(spec.get("nodeName") or ""),
+        addresses=tuple(str(one["ip"]) for one in status.get("podIPs") or () if one.get("ip")),
+        ports=tuple(sorted({port["containerPort"] for one in containers for port in one.get("ports") or ()})),
+        lattice=_lattice(containers),
+        labels=tuple(sorted(hosts.items())),
+        trouble=None if ready or deleting else _trouble(status, conditions),
+        tells=_POD_VARIABLE in _variables(containers),
+        ready_since=str(conditions.get("Ready", {}).get("lastTransitionTime") or ""),
+    )
+
+
+def _lattice(containers: Iterable[Manifest]) -> str:
+    return str(_variables(containers).get(_LATTICE_VARIABLE, {}).get("value") or "")
+
+
+def _variables(containers: Iterable[Manifest]) -> dict[str, Manifest]:
+    return {one["name"]: one for container in containers for one in container.get("env") or ()}
+
+
+def _trouble(status: Manifest, conditions: Mapping[str, Manifest]) -> Trouble | None:
+    """Return what keeps a pod from being ready, in Kubernetes' own words; None while it only starts."""
+    scheduled = conditions.get("PodScheduled", {})
+    if scheduled.get("status") == "False":
+        return Trouble(str(scheduled.get("reason") or "Unschedulable"), str(scheduled.get("message") or ""))
+    for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        waiting = (one.get("state") or {}).get("waiting") or {}
+        reason = str(waiting.get("reason") or "")
+        if reason not in _WAITING_IS_FINE:
+            words = [str(waiting.get("message") or ""), _last_end((one.get("lastState") or {}).get("terminated") or {})]
+            return Trouble(reason, "; ".join(filter(None, words)), str(one["name"]))
+    if status.get("phase") == "Failed":
+        return Trouble(str(status.get("reason") or "Failed"), str(status.get("message") or ""))
+    return None
+
+
+def _last_end(ended: Manifest) -> str:
+    """Return how a container ended before it waits for its next start: why and with what status, "" if it did not."""
+    if not ended:
+        return ""
+    words = f"it ended with status {ended.get('exitCode')}" + (f" ({ended['reason']})" if ended.get("reason") else "")
+    # What a container writes to its termination message; the log is read besides.
+    return words + (f": {ended['message'].strip()}" if ended.get("message") else "")

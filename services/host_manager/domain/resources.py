@@ -1,0 +1,151 @@
+"""The children of a group: what runs the pods, and all that belongs to them.
+
+Pure and total, but for what a user adds to the pods: arguments in, manifests out, to be applied server-side. Called by
+``decide``. Invariants: each child is owned by the group, so the garbage collector takes it away with it; names and
+labels are those of wasmcloud-operator, so that what it made is found and kept.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Final
+
+import orjson
+
+from host_manager.domain.environment import REGISTRY_KEYS
+from host_manager.domain.group import API_VERSION, KIND, LATEST, Group, Manifest, Wish
+from host_manager.domain.improvements import TLS_DIRECTORY, tls_secret
+from host_manager.domain.template import (
+    CONFIG_KEY,
+    CREDENTIALS_KEY,
+    LEAF_PORT,
+    common_labels,
+    make_pod_template,
+    selector_of,
+)
+from trellis import names
+
+_WORD: Final = re.compile("(?!(?i:true|false|on|off|yes|no)$)[A-Za-z_][A-Za-z0-9_-]*")
+"""What NATS reads as text without quotes: these words are flags."""
+_TLS_FILES: Final = {"ca.crt": "ca_file", "tls.crt": "cert_file", "tls.key": "key_file"}
+"""Keys of the Secret, and what the leaf's configuration calls the files."""
+_TENTH: Final = 10
+_VERBS: Final = ("get", "list", "create", "update", "patch", "delete")
+
+
+def make_config_map(wish: Wish) -> Manifest:
+    """Return the ConfigMap with the configuration of the NATS leaf."""
+    return _child(wish.group, "v1", "ConfigMap") | {"data": {CONFIG_KEY: make_nats_conf(wish)}}
+
+
+def make_nats_conf(wish: Wish) -> str:
+    """Return the leaf's configuration: its JetStream domain, and the one remote it connects to."""
+    spec = wish.group.spec
+    domain = spec.leaf_node_domain
+    if not _WORD.fullmatch(domain):
+        domain = _quoted(domain)
+    remote = [f"      url: {_quoted(f'{spec.nats_address}:{spec.nats_leafnode_port}')}"]
+    if wish.inputs.credentials:
+        remote.append(f'      credentials: "/nats/{CREDENTIALS_KEY}"')
+    keys = wish.inputs.tls_keys
+    if tls_secret(wish):
+        files = [f'        {name}: "{TLS_DIRECTORY}/{key}"' for key, name in _TLS_FILES.items() if key in keys]
+        remote += ["      tls {", *files, "      }"]
+    body = "\n".join(remote)
+    return f"\njetstream {{\n  domain: {domain}\n}}\nleafnodes {{\n  remotes: [\n    {{\n{body}\n    }}\n  ]\n}}\n"
+
+
+def _quoted(text: str) -> str:
+    return orjson.dumps(text).decode()
+
+
+def make_service_account(group: Group) -> Manifest:
+    """Return the account that the pods run as."""
+    return _child(group, "v1", "ServiceAccount")
+
+
+def make_role(group: Group) -> Manifest:
+    """Return the Role of the pods' account."""
+    rule = {"apiGroups": [""], "resources": ["services"], "verbs": list(_VERBS)}
+    return _child(group, "rbac.authorization.k8s.io/v1", "Role") | {"rules": [rule]}
+
+
+def make_role_binding(group: Group) -> Manifest:
+    """Return what gives the Role to the pods' account."""
+    return _child(group, "rbac.authorization.k8s.io/v1", "RoleBinding") | {
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": group.name},
+        "subjects": [{"kind": "ServiceAccount", "name": group.name, "namespace": group.namespace}],
+    }
+
+
+def make_service(group: Group) -> Manifest:
+    """Return the Service in front of the leaves."""
+    selector = selector_of(group)
+    child = _child(group, "v1", "Service", labels=selector | {"wasmcloud.dev/route-to": "true"})
+    return child | {"spec": {"selector": selector, "ports": [{"port": LEAF_PORT}]}}
+
+
+def make_registry_secret(wish: Wish) -> Manifest:
+    """Return the Secret that hosts have the registry's credentials from; the group has at least one registry."""
+    registry = wish.inputs.registries[0]
+    values = zip(REGISTRY_KEYS, (registry.user, registry.password), strict=True)
+    data = {key: base64.b64encode(value.encode()).decode() for key, value in values}
+    child = _child(wish.group, "v1", "Secret", name=names.registry_secret(wish.group.name))
+    return child | {"type": "Opaque", "data": data}
+
+
+def at_a_time(group: Group) -> int:
+    """Return how many hosts of a group may be away because of a drain or a roll: one, or a tenth of many."""
+    return max(1, group.spec.host_replicas // _TENTH)
+
+
+def make_budget(group: Group) -> Manifest:
+    """Return the disruption budget, which bounds drains. It is for Deployments: of a DaemonSet it forbids everything.
+
+    Kubernetes counts what there should be by the scale of what runs the pods, and a DaemonSet has none.
+    """
+    child = _child(group, "policy/v1", "PodDisruptionBudget")
+    return child | {"spec": {"maxUnavailable": at_a_time(group), "selector": {"matchLabels": selector_of(group)}}}
+
+
+def _strategy(group: Group) -> Manifest:
+    """Return what bounds a roll, which asks no disruption budget (ADR 35): a single host is there until the next is."""
+    count = at_a_time(group)
+    unavailable = 0 if group.spec.host_replicas == 1 else count
+    return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": unavailable, "maxSurge": count}}
+
+
+def make_workload(wish: Wish) -> Manifest:
+    """Return the Deployment or DaemonSet that runs the pods.
+
+    Raises:
+        TemplateError: what the user adds to the pods has a shape that no pod can have.
+    """
+    group = wish.group
+    template = make_pod_template(wish)
+    said = {names.ANNOTATION_RESTARTED_FOR: wish.restarted_for, names.ANNOTATION_RESTARTED_AT: wish.restarted_at}
+    if wish.restarted_for:
+        annotations = template["metadata"].get("annotations", {}) | {name: text for name, text in said.items() if text}
+        template = template | {"metadata": template["metadata"] | {"annotations": annotations}}
+    spec: Manifest = {"selector": {"matchLabels": selector_of(group)}, "template": template}
+    daemonset = group.runs_as_daemonset(wish.revision)
+    if not daemonset:
+        spec = {"replicas": group.spec.host_replicas, **spec}
+        if wish.revision >= LATEST:
+            spec["strategy"] = _strategy(group)
+    child = _child(group, "apps/v1", "DaemonSet" if daemonset else "Deployment", labels=common_labels())
+    return child | {"spec": spec}
+
+
+def _child(
+    group: Group, api_version: str, kind: str, *, name: str | None = None, labels: dict[str, str] | None = None
+) -> Manifest:
+    """Return the head of a child that the group owns."""
+    owner = {"apiVersion": API_VERSION, "kind": KIND, "name": group.name, "uid": group.uid, "controller": True}
+    metadata: Manifest = {
+        "name": name or group.name,
+        "namespace": group.namespace,
+        "ownerReferences": [owner],
+    }
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata | ({"labels": labels} if labels else {})}

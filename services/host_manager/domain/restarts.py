@@ -1,0 +1,93 @@
+"""Which changed Secrets a group's hosts were given, and what the pods say of them so that they roll, once each.
+
+Pure. In: a snapshot. Out: annotations of the pod template. Called by ``decide``. Invariants: what pods say once they
+say for ever, because to take it away would roll them too; hosts that started since are not rolled for it; a Secret that
+changes again and again rolls a group once in ``rest`` seconds at most.
+Source of who was given what: the ids that hosts have in their tokens, which are those that they have in the lattice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from host_manager.domain.environment import POD_LABEL
+from host_manager.domain.secret_changes import SecretChange, is_newer
+from host_manager.domain.snapshot import Snapshot
+from host_manager.lattice import reports_of
+from trellis import names
+from trellis.installer_api.digits import whole
+
+_SAID_MOST: Final = 64
+"""Secrets that pods say they were restarted for; of more, the newest."""
+
+
+def uses(snapshot: Snapshot, change: SecretChange) -> bool | None:
+    """Say whether hosts that run in the group now were given a former version; None while that cannot be known."""
+    view = snapshot.lattice
+    told = {report.sighting.host.id for report in reports_of(snapshot).values() if report.sighting is not None}
+    if told & change.hosts:
+        return True
+    if view is None:
+        return False  # it has no address, so that nobody could ask from there
+    if view.linked_since is None or not view.settled:
+        return None
+    if all(pod.tells for pod in snapshot.pods):
+        return False
+    # Hosts of adopted pods do not say which pod they are: any of the lattice may be one of these.
+    return any(seen.host.id in change.hosts for seen in view.hosts if POD_LABEL not in seen.host.labels)
+
+
+def restarted(snapshot: Snapshot, workload: Mapping[str, Any] | None) -> tuple[str, str]:
+    """Return for which Secrets the pods are to say that they were restarted, and when; "" each for never.
+
+    ``workload``: what runs them now.
+    """
+    said, at = _said(workload), _annotation(workload, names.ANNOTATION_RESTARTED_AT)
+    may = _wants(snapshot) and not _rests(snapshot, at)
+    news = [one for one in snapshot.changes if _is_news(one, said)] if may else []
+    due = {one.secret: one.version for one in news if uses(snapshot, one)}
+    newest = sorted((said | due).items(), key=lambda item: _number(item[1]))[-_SAID_MOST:]
+    return " ".join(f"{secret}={version}" for secret, version in sorted(newest)), snapshot.now if due else at
+
+
+def _rests(snapshot: Snapshot, at: str) -> bool:
+    """Say whether the pods were restarted for changed Secrets a moment ago; a time that is to come is none."""
+    try:
+        ago = (datetime.fromisoformat(snapshot.now) - datetime.fromisoformat(at)).total_seconds()
+    except (TypeError, ValueError):  # nothing, or what somebody else wrote there
+        return False
+    return 0 <= ago < snapshot.rest
+
+
+def over(snapshot: Snapshot, workload: Mapping[str, Any] | None) -> list[SecretChange]:
+    """Return the changes that nothing is to be done about any more: not wanted, not used, or said by the pods."""
+    if not _wants(snapshot):
+        return [*snapshot.changes]
+    said = _said(workload)
+    return [one for one in snapshot.changes if uses(snapshot, one) is False or not _is_news(one, said)]
+
+
+def _wants(snapshot: Snapshot) -> bool:
+    """Say whether the group still wants to roll: it may have waited since a change was told."""
+    return snapshot.head.restart_on == names.RESTART_ON_CHANGE
+
+
+def _is_news(change: SecretChange, said: Mapping[str, str]) -> bool:
+    former = said.get(change.secret)
+    return former is None or is_newer(change.version, former)
+
+
+def _said(workload: Mapping[str, Any] | None) -> dict[str, str]:
+    pairs = (one.partition("=") for one in _annotation(workload, names.ANNOTATION_RESTARTED_FOR).split())
+    return {secret: version for secret, _, version in pairs if version}
+
+
+def _annotation(workload: Mapping[str, Any] | None, name: str) -> str:
+    template = ((workload or {}).get("spec") or {}).get("template") or {}
+    return str(((template.get("metadata") or {}).get("annotations") or {}).get(name) or "")
+
+
+def _number(version: str) -> int:
+    return whole(version) or 0

@@ -1,0 +1,256 @@
+"""What the status of a group says: counts, its pods, and the conditions Ready, Progressing, Degraded and others.
+
+Pure. In: a snapshot. Out: the status as it is written. Called by ``decide``. Invariants: what cannot be known is
+Unknown, never the worst; fields of wasmcloud-operator keep what they had until the lattice tells otherwise; a condition
+that nobody ever needed is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from host_manager.domain.children import WORKLOADS, read_marks
+from host_manager.domain.group import Manifest
+from host_manager.domain.snapshot import Snapshot
+from host_manager.domain.template import MISPLACED, selector_of
+from host_manager.lattice_status import make_conditions, make_hosts, make_lattice
+from trellis import names
+
+OTHER: Final = "OtherControllerActive"
+DEPRECATED: Final = "DeprecatedFields"
+BAD_NEWS: Final = frozenset({"Degraded", OTHER, DEPRECATED})
+"""Conditions that are bad news when they are True."""
+MASS_DELETION: Final = "MassDeletion"
+_PAUSED: Final = (
+    "it was deleted together with other groups or with its CRD, so the circuit breaker pauses the deletion and its "
+    "hosts stay. To confirm it: trellis breaker close host-manager. To keep the hosts: delete the group once more with "
+    f"--cascade=orphan, remove the finalizer {names.FINALIZER_HOSTS}, and create the group again"
+)
+_MESSAGE_MAX: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was decided that the status says too. ``revision``: of the template, None to leave it as it is."""
+
+    revision: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Pods: wanted, there, ready, of the newest template. ``seen``: the controller has seen the newest spec."""
+
+    kind: str
+    desired: int
+    replicas: int
+    ready: int
+    updated: int
+    seen: bool
+
+
+_REFUSALS: Final = frozenset({"InvalidTemplate", "ChildConflict", "WriteRefused"})
+
+
+def refused_by(status: Mapping[str, Any]) -> bool:
+    """Say whether a status tells of something that came up only when the children were made or written."""
+    conditions = status.get("conditions") or ()
+    return any(one["type"] == "Degraded" and one["reason"] in _REFUSALS for one in conditions)
+
+
+def make_status(snapshot: Snapshot, facts: Facts) -> Manifest:
+    """Return the status as it is to stand; a condition keeps the time of its last change of status."""
+    former = snapshot.status
+    if snapshot.held:
+        held = _with_one(snapshot, ("Degraded", "True", MASS_DELETION, _PAUSED))
+        return held | {"observedGeneration": snapshot.head.generation}
+    if snapshot.other is not None:
+        return _beside_another(snapshot)
+    counts = counts_of(snapshot)
+    lattice = make_lattice(snapshot)
+    status: Manifest = lattice | {
+        "observedGeneration": snapshot.head.generation,
+        "conditions": _conditions(snapshot, counts, lattice),
+        "hosts": make_hosts(snapshot),
+        # So that `kubectl scale` and autoscalers find the pods before there are any.
+        "selector": ",".join(f"{name}={value}" for name, value in _selector(snapshot).items()),
+        "replicas": counts.replicas if counts else 0,
+        "desiredReplicas": counts.desired if counts else 0,
+        "readyReplicas": counts.ready if counts else 0,
+        "updatedReplicas": counts.updated if counts else 0,
+    }
+    if counts:
+        status["workload"] = counts.kind
+    revision = facts.revision if facts.revision is not None else former.get("templateRevision")
+    return status | ({"templateRevision": revision} if revision is not None else {})
+
+
+def may_wait(snapshot: Snapshot) -> bool:
+    """Say whether a group was made a moment ago and nothing is known of it yet: one status then says what two would."""
+    counts = counts_of(snapshot)
+    return snapshot.early and not snapshot.problems and (counts is None or not counts.seen)
+
+
+def counts_of(snapshot: Snapshot) -> Counts | None:
+    """Return the counts of what runs the pods, None if there is nothing yet."""
+    found = [child for kind in WORKLOADS if (child := snapshot.children.get((kind, snapshot.head.name))) is not None]
+    # While one takes the place of the other both are there: ours is the one that is marked.
+    workload = next((child for child in reversed(found) if read_marks(child)), found[0] if found else None)
+    if workload is None:
+        return None
+    status: Mapping[str, Any] = workload.get("status") or {}
+    seen = (status.get("observedGeneration") or 0) >= (workload["metadata"].get("generation") or 0)
+    if workload["kind"] == "DaemonSet":
+        names = ("desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled")
+        desired, replicas, ready, updated = (int(status.get(name) or 0) for name in names)
+        return Counts("DaemonSet", desired, replicas, ready, updated, seen)
+    replicas, ready, updated = (int(status.get(name) or 0) for name in ("replicas", "readyReplicas", "updatedReplicas"))
+    return Counts("Deployment", int(workload["spec"].get("replicas", 1)), replicas, ready, updated, seen)
+
+
+def refused_workload(snapshot: Snapshot) -> Manifest | None:
+    """Return what runs the pods if the API server refuses some of them, None if not.
+
+    A DaemonSet has no condition for that: it has fewer pods than nodes to run them.
+    """
+    counts = counts_of(snapshot)
+    if counts is None:
+        return None
+    workload = snapshot.children[counts.kind, snapshot.head.name]
+    fewer = counts.kind == "DaemonSet" and counts.seen and counts.replicas < counts.desired
+    return workload if fewer or _failure(workload) is not None else None
+
+
+def _failure(workload: Manifest) -> Manifest | None:
+    """Return the condition of a Deployment whose pods are refused."""
+    conditions = (workload.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if (one.get("type"), one.get("status")) == ("ReplicaFailure", "True")), None)
+
+
+def _selector(snapshot: Snapshot) -> dict[str, str]:
+    if snapshot.group is not None:
+        return selector_of(snapshot.group)
+    return {}
+
+
+def _conditions(snapshot: Snapshot, counts: Counts | None, lattice: Manifest) -> list[Manifest]:
+    found = [
+        _ready(snapshot, counts),
+        _progressing(snapshot, counts),
+        _degraded(snapshot, counts),
+        *make_conditions(snapshot, lattice),
+    ]
+    former = snapshot.status.get("conditions") or ()
+    known = {one["type"] for one in former}
+    for kind, wrong in ((DEPRECATED, _deprecated(snapshot)), (OTHER, "")):
+        if wrong or kind in known:
+            reason = ("FieldsDeprecated" if kind == DEPRECATED else OTHER) if wrong else "AsExpected"
+            found.append((kind, "True" if wrong else "False", reason, wrong))
+    # What application_manager says of the lattice's applications.
+    others = [one for one in former if one["type"] == names.CONDITION_APPLICATIONS_SYNCED]
+    return [*(_dated(one, snapshot) for one in found), *others]
+
+
+Said = tuple[str, str, str, str]
+"""Type, status, reason and message of a condition."""
+
+
+def _blocker(snapshot: Snapshot) -> tuple[str, str] | None:
+    problems = sorted(snapshot.problems, key=lambda problem: not problem.blocks)
+    return (problems[0].reason, " · ".join(problem.message for problem in problems)) if problems else None
+
+
+def _ready(snapshot: Snapshot, counts: Counts | None) -> Said:
+    if counts is None:
+        reason, message = _blocker(snapshot) or ("NotCreated", "its pods are not created yet")
+        return "Ready", "False", reason, message
+    text = f"{counts.ready} of {counts.desired} hosts are ready"
+    if counts.ready >= counts.desired:
+        return "Ready", "True", "HostsReady", text
+    return "Ready", "False", "HostsNotReady", text
+
+
+def _progressing(snapshot: Snapshot, counts: Counts | None) -> Said:
+    kind = "Progressing"
+    if any(problem.blocks for problem in snapshot.problems):
+        reason, message = _blocker(snapshot) or ("", "")
+        return kind, "False", reason, message
+    if counts is None or not counts.seen:
+        return kind, "True", "Updating", "the newest spec is on its way to the pods"
+    text = f"{counts.updated} of {counts.desired} hosts have the newest template"
+    if counts.updated < counts.desired or counts.replicas > counts.desired:
+        return kind, "True", "Updating", text
+    if counts.ready < counts.desired:
+        return kind, "True", "Starting", text
+    return kind, "False", "Updated", text
+
+
+def _degraded(snapshot: Snapshot, counts: Counts | None) -> Said:
+    """Say what is wrong, the worst first: what the group lacks, what the API server refuses, what pods report.
+
+    What is wrong and keeps nothing from running comes last: it must not hide why hosts do not run.
+    """
+    kind = "Degraded"
+    blocker = _blocker(snapshot)
+    if blocker and any(problem.blocks for problem in snapshot.problems):
+        return kind, "True", *blocker
+    workload = snapshot.children.get((counts.kind, snapshot.head.name)) if counts else None
+    if workload is not None and (one := _failure(workload)) is not None:
+        return kind, "True", str(one.get("reason") or "ReplicaFailure"), str(one.get("message") or "")
+    troubled = sorted((pod for pod in snapshot.pods if pod.trouble), key=lambda pod: pod.name)
+    if troubled:
+        first = troubled[0]
+        trouble = first.trouble
+        assert trouble is not None
+        place = f"pod {first.name}" + (f", container {trouble.container}" if trouble.container else "")
+        words = f"; it said last: {snapshot.last_words}" if snapshot.last_words else ""
+        more = f" (and {len(troubled) - 1} more pods)" if len(troubled) > 1 else ""
+        return kind, "True", trouble.reason, f"{place}: {trouble.message or trouble.reason}{words}{more}"
+    return (kind, "True", *blocker) if blocker else (kind, "False", "AsExpected", "")
+
+
+def _deprecated(snapshot: Snapshot) -> str:
+    """Return what of the spec has no use, or another place today; "" if nothing."""
+    if snapshot.group is None:
+        return ""
+    spec, found = snapshot.group.spec, []
+    if spec.issuers:
+        found.append("spec.issuers: hosts since 1.0 take no notice of it")
+    if spec.daemonset is not None:
+        found.append(
+            "spec.daemonset: is spec.schedulingOptions.daemonset today; "
+            "adopted groups take no notice of it until their next roll"
+        )
+    options = spec.scheduling_options
+    if options and MISPLACED in options.pod_template_additions:
+        found.append(
+            "spec.schedulingOptions.podTemplateAdditions.spec: has no meaning; what is in it belongs one level higher"
+        )
+    return " · ".join(found)
+
+
+def _dated(said: Said, snapshot: Snapshot) -> Manifest:
+    kind, status, reason, message = said
+    former = next((one for one in snapshot.status.get("conditions") or () if one["type"] == kind), None)
+    same = former is not None and former["status"] == status and former.get("lastTransitionTime")
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message[:_MESSAGE_MAX],
+        "lastTransitionTime": former["lastTransitionTime"] if same and former else snapshot.now,
+        "observedGeneration": snapshot.head.generation,
+    }
+
+
+def _beside_another(snapshot: Snapshot) -> Manifest:
+    """Return the status while another controller writes it too."""
+    assert snapshot.other is not None
+    return _with_one(snapshot, (OTHER, "True", "WasmCloudOperatorRuns", snapshot.other.advice))
+
+
+def _with_one(snapshot: Snapshot, said: Said) -> Manifest:
+    """Return the status with one condition; all else stays as it is."""
+    rest = [one for one in snapshot.status.get("conditions") or () if one["type"] != said[0]]
+    return {"apps": [], "app_count": 0, **snapshot.status, "conditions": [*rest, _dated(said, snapshot)]}

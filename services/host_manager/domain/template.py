@@ -1,0 +1,178 @@
+"""The pods of a group: a wasmCloud host, and the NATS leaf that connects it.
+
+Pure: a wish in, a pod template out. Called by ``resources``. Revision 1 is the template that wasmcloud-operator 0.5.1
+writes, field for field, but for credentials, which it has as plain values; ``improvements`` makes ours of it. 0.3.2 to
+0.5.0 write the same with another name of theirs in a label of the pods, which stays: another one would roll them.
+Invariants: a template of revision 1 never changes, however old the group is; what the user adds is merged as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from host_manager.domain.environment import make_args, make_env, make_registry_env
+from host_manager.domain.group import ADOPTED, Group, Manifest, Wish
+from host_manager.domain.improvements import improved
+from host_manager.domain.merging import TemplateError, merge, without_nulls
+from trellis import names
+from trellis.lattice.connection import groups
+from trellis.provisioning.other_controllers import NAMES, Peer
+
+LEAF: Final = "nats-leaf"
+HOST: Final = "wasmcloud-host"
+CONFIG_KEY: Final = "nats.conf"
+CREDENTIALS_KEY: Final = groups.CREDENTIALS_KEY
+LEAF_PORT: Final = 4222
+MISPLACED: Final = "spec"
+"""In podTemplateAdditions of wasmcloud-operator's own example: its definition prunes it, so it has no meaning."""
+_HOST_IMAGE: Final = "ghcr.io/wasmcloud/wasmcloud"
+_LEAF_IMAGE: Final = "nats:2.10-alpine"
+_CERTIFICATES: Final = "/wasmcloud/certificates"
+_LEAF_DIRECTORY: Final = "/nats"
+
+
+def selector_of(group: Group) -> dict[str, str]:
+    """Return the labels that tell the pods of a group apart."""
+    return {"app.kubernetes.io/name": "wasmcloud", "app.kubernetes.io/instance": group.name}
+
+
+def common_labels() -> dict[str, str]:
+    """Return the labels of pods and what runs them; the value is what selects them today."""
+    return {"app.kubernetes.io/name": "wasmcloud", names.LABEL_MANAGED_BY: names.WADM_OPERATOR}
+
+
+def pod_labels(group: Group) -> dict[str, str]:
+    """Return the labels of pods, those of the hosts among them."""
+    hosts = {f"{names.HOST_LABEL_PREFIX}{name}": value for name, value in (group.spec.host_labels or {}).items()}
+    return selector_of(group) | common_labels() | hosts
+
+
+def managed_by(workload: Mapping[str, Any] | None) -> str:
+    """Return under which of its names wasmcloud-operator labelled the pods of a workload, today's if it did not."""
+    template = ((workload or {}).get("spec") or {}).get("template") or {}
+    found = ((template.get("metadata") or {}).get("labels") or {}).get(names.LABEL_MANAGED_BY)
+    return found if found in NAMES[Peer.WASMCLOUD_OPERATOR] else names.WADM_OPERATOR
+
+
+def make_pod_template(wish: Wish) -> Manifest:
+    """Return the pod template of a revision.
+
+    Raises:
+        TemplateError: what the user adds to it has a shape that no pod can have.
+    """
+    group = wish.group
+    certificates, mounts, arguments = _certificates(wish)
+    containers = _with_additions(group, _leaf(wish), _host(wish, mounts, arguments))
+    # The registry's credentials are no part of the merge there: they follow whatever it came to.
+    containers[1]["env"] = [*containers[1]["env"], *make_registry_env(wish, names.registry_secret(group.name))]
+    volumes = [
+        {"name": "nats-config", "configMap": {"name": group.name}},
+        *certificates,
+        *_credentials_volume(wish),
+    ]
+    pod = _pod(group, [_tidied(container) for container in containers], volumes)
+    if wish.revision == ADOPTED:
+        return {"metadata": {"labels": pod_labels(group) | {names.LABEL_MANAGED_BY: wish.managed_by}}, "spec": pod}
+    return improved({"metadata": {"labels": pod_labels(group)}, "spec": pod}, wish)
+
+
+def _leaf(wish: Wish) -> Manifest:
+    spec = wish.group.spec
+    mounts = [_mount("nats-config", f"{_LEAF_DIRECTORY}/{CONFIG_KEY}", CONFIG_KEY)]
+    # Without the key the mount would be a directory; that is how it is there.
+    if spec.secret_name is not None and (wish.inputs.credentials or wish.revision == ADOPTED):
+        mounts.append(_mount("nats-creds", f"{_LEAF_DIRECTORY}/{CREDENTIALS_KEY}", CREDENTIALS_KEY))
+    return {
+        "name": LEAF,
+        "image": _LEAF_IMAGE if spec.nats_leaf_image is None else spec.nats_leaf_image,
+        "args": ["-js", "--config", f"{_LEAF_DIRECTORY}/{CONFIG_KEY}"],
+        "imagePullPolicy": "IfNotPresent",
+        "ports": [{"containerPort": LEAF_PORT}],
+        # So long the host can still say through the leaf that it stops.
+        "lifecycle": {"preStop": {"exec": {"command": ["sleep", "10"]}}},
+        "volumeMounts": mounts,
+    } | _resources(wish, "nats")
+
+
+def _host(wish: Wish, mounts: list[Manifest], arguments: list[str]) -> Manifest:
+    spec = wish.group.spec
+    return {
+        "name": HOST,
+        "image": f"{_HOST_IMAGE}:{spec.version}" if spec.image is None else spec.image,
+        "command": ["wasmcloud"],
+        "args": [*make_args(spec), *arguments],
+        "env": make_env(wish),
+        "volumeMounts": mounts,
+    } | _resources(wish, "wasmcloud")
+
+
+def _resources(wish: Wish, container: str) -> Manifest:
+    options = wish.group.spec.scheduling_options
+    resources = options.resources if options else None
+    found = getattr(resources, container) if resources else None
+    if found is None:
+        return {}
+    return {"resources": found.model_dump(by_alias=True, exclude_unset=True, exclude_none=True)}
+
+
+def _credentials_volume(wish: Wish) -> list[Manifest]:
+    name = wish.group.spec.secret_name
+    return [] if name is None else [{"name": "nats-creds", "secret": {"secretName": name}}]
+
+
+def _certificates(wish: Wish) -> tuple[list[Manifest], list[Manifest], list[str]]:
+    """Return volumes, mounts and arguments for the authorities that have certificates at all."""
+    volumes: list[Manifest] = []
+    mounts: list[Manifest] = []
+    arguments: list[str] = []
+    certificates = wish.group.spec.certificates
+    authorities = (certificates.authorities if certificates else None) or []
+    for authority, (of_secret, of_config_map) in zip(authorities, wish.inputs.authorities, strict=True):
+        name = f"ca-{authority.name}"
+        secret, config_map = authority.secret.secret_name, authority.config_map.name
+        if secret and not of_secret:
+            continue
+        if secret:
+            volumes.append({"name": name, "secret": {"secretName": secret}})
+        if config_map and not of_config_map:
+            continue  # The volume of its Secret stays, which nothing mounts: so it is there.
+        if config_map:
+            volumes.append({"name": name, "configMap": {"name": config_map}})
+        path = f"{_CERTIFICATES}/{name}"
+        mounts.append({"name": name, "readOnly": True, "mountPath": path})
+        for key in of_config_map if config_map else of_secret:
+            arguments += ["--tls-ca-path", f"{path}/{key}"]
+    return volumes, mounts, arguments
+
+
+def _with_additions(group: Group, leaf: Manifest, host: Manifest) -> list[Manifest]:
+    """Merge what the user adds to the containers."""
+    options = group.spec.scheduling_options
+    additions = options.container_template_additions if options else None
+    if additions is None:
+        return [leaf, host]
+    place = "spec.schedulingOptions.containerTemplateAdditions"
+    nats, wasmcloud = without_nulls(additions.nats), without_nulls(additions.wasmcloud)
+    return [merge(nats, leaf, f"{place}.nats"), merge(wasmcloud, host, f"{place}.wasmcloud")]
+
+
+def _pod(group: Group, containers: list[Manifest], volumes: list[Manifest]) -> Manifest:
+    """Return the pod: the user's own, but for containers and account; volumes of both, ours first."""
+    options = group.spec.scheduling_options
+    additions: Any = without_nulls(options.pod_template_additions) if options else {}
+    additions.pop(MISPLACED, None)
+    added = additions.get("volumes", [])
+    if not isinstance(added, list):
+        raise TemplateError("spec.schedulingOptions.podTemplateAdditions.volumes has to be a list")
+    account = {"serviceAccountName": group.name, "serviceAccount": group.name}
+    return {**additions, **account} | {"containers": containers, "volumes": [*volumes, *added]}
+
+
+def _tidied(container: Manifest) -> Manifest:
+    """Leave out lists that are empty: they mattered to the merge only."""
+    return {key: value for key, value in container.items() if value != []}
+
+
+def _mount(volume: str, path: str, sub_path: str) -> Manifest:
+    return {"name": volume, "mountPath": path, "subPath": sub_path, "readOnly": True}

@@ -1,0 +1,1 @@
+"""containerd's configuration as text and by meaning. Pure."""

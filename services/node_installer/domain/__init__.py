@@ -1,0 +1,1 @@
+"""What an installation or removal has to do on a node. Pure."""

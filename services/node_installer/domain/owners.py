@@ -1,0 +1,38 @@
+"""Who wants a handler on a node: it goes with the last of its owners.
+
+Pure: the state's shims and a wish in, owners out. Called by ``plan`` and ``removal``.
+Source of the second name: states of nodes where all Shims had the owner ``trellis``; there a shim's name tells whose
+it is. A Shim that is installed again gets the owner of its own.
+"""
+
+from __future__ import annotations
+
+from node_installer.domain.state import ShimState
+from trellis.installer_api.spec import SHARED_OWNER, ShimWish, shim_owner
+
+
+def others(shim: ShimState, wish: ShimWish) -> tuple[str, ...]:
+    """Return the owners of an installed shim besides the one who has this wish."""
+    return tuple(owner for owner in shim.owners if owner not in _names(shim, wish))
+
+
+def owners_with(shim: ShimState | None, wish: ShimWish) -> tuple[str, ...]:
+    """Return the owners of a shim once this wish is fulfilled."""
+    if shim is None:
+        return (wish.owner,)
+    rest = others(shim, wish)
+    return shim.owners if {*shim.owners} == {*rest, wish.owner} else (*rest, wish.owner)
+
+
+def is_meant(handler: str, shim: ShimState, wish: ShimWish) -> bool:
+    """Whether a wish to remove means this installed shim."""
+    if wish.handler and wish.handler != handler:
+        return False
+    by_name = wish.owner == SHARED_OWNER and not wish.handler
+    return bool(_names(shim, wish) & {*shim.owners}) and (not by_name or shim.name == wish.name)
+
+
+def _names(shim: ShimState, wish: ShimWish) -> frozenset[str]:
+    if shim.name == wish.name and wish.owner == shim_owner(wish.name):
+        return frozenset({wish.owner, SHARED_OWNER})
+    return frozenset({wish.owner})

@@ -1,0 +1,239 @@
+"""What an installation has to do on this node: nothing where all of it holds already.
+
+Pure: an inspection, a wish and what was fetched in; actions with reasons out. Called by ``operations``.
+Order, and why: the state first (nothing of ours is ever unknown), then the shims, proved to run, then the
+configuration that names them, then one restart for all of it, then what was taken over goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from node_installer.domain import owners, takeover, target
+from node_installer.domain.actions import (
+    Action,
+    MakeDirectory,
+    Plan,
+    ProbeShim,
+    PutShim,
+    Reason,
+    RemoveFile,
+    WriteFile,
+)
+from node_installer.domain.edits import Adoption, Edits, adoptions, edits_for
+from node_installer.domain.errors import InstallError
+from node_installer.domain.inspection import Inspection, Layout
+from node_installer.domain.presets import Preset
+from node_installer.domain.restarts import restart_for, tried_anew
+from node_installer.domain.state import ShimState, State, write_state
+from trellis.installer_api.result import FailureReason, ShimResult
+from trellis.installer_api.spec import InstallSpec, ShimWish
+
+_SPARE_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A shim that was fetched and checked, outside of the node. Without a path: only planned, nothing was fetched."""
+
+    sha256: str
+    size: int
+    path: Path | None = None
+
+
+def check_supported(preset: Preset) -> None:
+    """Refuse a distribution that nothing can be installed on.
+
+    Raises:
+        InstallError: ``UnsupportedNode``, with what to do instead.
+    """
+    if preset.advice:
+        raise InstallError(FailureReason.UNSUPPORTED_NODE, f"{preset.name}: {preset.advice}")
+
+
+def check_node(found: Inspection) -> None:
+    """Refuse a node that nothing can be installed on.
+
+    Raises:
+        InstallError: ``UnsupportedNode`` or ``ReadOnlyTarget``, with what to do instead.
+    """
+    check_supported(found.preset)
+    if found.base_problem:
+        raise InstallError(FailureReason.READ_ONLY_TARGET, found.base_problem)
+    if found.restart is None:
+        message = (
+            f"{found.preset.name}: no unit or init script of the container runtime was found, so it could not be "
+            "restarted; is the whole root of the node mounted?"
+        )
+        raise InstallError(FailureReason.UNSUPPORTED_NODE, message)
+
+
+def needed(found: Inspection, spec: InstallSpec) -> list[tuple[ShimWish, Reason]]:
+    """Return the shims that must be fetched, and why."""
+    result: list[tuple[ShimWish, Reason]] = []
+    for wish in spec.shims:
+        known = found.state.shims.get(wish.handler)
+        present = found.binaries.get(Layout(found.base).shim(wish.handler))
+        if known is None or present is None:
+            result.append((wish, Reason.SHIM_MISSING))
+        elif known.digest != wish.digest:
+            result.append((wish, Reason.SHIM_OUTDATED))
+        elif known.sha256 != present:
+            result.append((wish, Reason.SHIM_DAMAGED))
+    return result
+
+
+def check_owners(found: Inspection, spec: InstallSpec) -> None:
+    """Refuse a handler that someone else wants in another version.
+
+    Raises:
+        InstallError: ``HandlerConflict``.
+    """
+    for wish in spec.shims:
+        known = found.state.shims.get(wish.handler)
+        others = owners.others(known, wish) if known else ()
+        if known and others and known.digest != wish.digest:
+            message = (
+                f"handler {wish.handler!r} belongs to {', '.join(others)} in version {known.digest}, and {wish.owner} "
+                f"wants version {wish.digest}: a handler has one shim, so give one of them another handler"
+            )
+            shim = ShimResult(wish.handler, wish.digest, problem=message)
+            raise InstallError(FailureReason.HANDLER_CONFLICT, message, (shim,))
+
+
+def plan_install(found: Inspection, spec: InstallSpec, staged: Mapping[str, Staged]) -> Plan:
+    """Return what is to be done so that the node has every shim of the wish, besides those it has for others.
+
+    Args:
+        found: the node.
+        spec: the wish.
+        staged: by handler, what was fetched: all that :func:`needed` names.
+
+    Raises:
+        InstallError: the node or a handler cannot be had; nothing was done.
+    """
+    found = tried_anew(found, spec)
+    check_node(found)
+    check_owners(found, spec)
+    _check_space(found, staged)
+    aim = target.choose(found)
+    taken = adoptions(found, aim, [wish.handler for wish in spec.shims])
+    shims = {**found.state.shims, **{wish.handler: _shim(found, wish, staged, taken) for wish in spec.shims}}
+    edits = edits_for(found, aim, shims, taken)
+    directories = _directories(found, aim.path if aim.path in edits.files else "")
+    retiring = {adoption.binary for adoption in taken if adoption.binary in found.binaries}
+    state = State(
+        shims,
+        edits.configs,
+        _made(found, directories),
+        tuple(sorted({*found.state.retired, *retiring})),
+    )
+    layout = Layout(found.base)
+    early, late, kept = takeover.after(found, aim, taken, state.retired)
+    final = replace(state, retired=kept)
+    actions: list[Action] = [*directories]
+    if state != found.state or found.exposed:
+        actions.append(write_state(layout.state, state, "what will be on this node"))
+    actions += _put_shims(found, spec, staged)
+    actions += [*_write_files(edits, spec), *early]
+    restart = restart_for(found, edits, shims, frozenset())
+    actions += [restart] if restart else []
+    actions += late
+    if final != state:
+        actions.append(write_state(layout.state, final, "what was taken over is gone"))
+    results = tuple(
+        ShimResult(wish.handler, wish.digest, shims[wish.handler].sha256)
+        for wish in spec.shims
+        if wish.handler in shims
+    )
+    return Plan(tuple(actions), takeover.empty_folders(taken, kept), results, _warnings(found, taken))
+
+
+def _shim(found: Inspection, wish: ShimWish, staged: Mapping[str, Staged], taken: list[Adoption]) -> ShimState:
+    known = found.state.shims.get(wish.handler)
+    fetched = staged.get(wish.handler)
+    return ShimState(
+        name=wish.name,
+        path=Layout(found.base).shim(wish.handler),
+        sha256=fetched.sha256 if fetched else known.sha256 if known else "",
+        digest=wish.digest,
+        owners=owners.owners_with(known, wish),
+        options=dict(wish.runtime_options),
+        adopted=next((adoption.leftover.name for adoption in taken if adoption.handler == wish.handler), "")
+        or (known.adopted if known else ""),
+    )
+
+
+def _check_space(found: Inspection, staged: Mapping[str, Staged]) -> None:
+    wanted = sum(item.size for item in staged.values())
+    if staged and wanted + _SPARE_BYTES > found.free_bytes:
+        message = (
+            f"{found.base} has {found.free_bytes >> 20} MiB free and the shims need {wanted + _SPARE_BYTES >> 20} MiB: "
+            "free some space on the node and try again"
+        )
+        raise InstallError(FailureReason.NO_SPACE, message)
+
+
+def _directories(found: Inspection, config_path: str) -> list[MakeDirectory]:
+    layout = Layout(found.base)
+    folders = [layout.bin, layout.own]
+    if config_path:
+        folders.append(config_path.rpartition("/")[0])
+    missing: list[str] = []
+    for folder in folders:
+        parts = folder.split("/")
+        for depth in range(2, len(parts) + 1):
+            path = "/".join(parts[:depth])
+            if path not in found.directories and path not in missing:
+                missing.append(path)
+    return [MakeDirectory(path, Reason.DIRECTORY_MISSING, f"{path} does not exist") for path in missing]
+
+
+def _made(found: Inspection, directories: list[MakeDirectory]) -> tuple[str, ...]:
+    """Return the directories that are ours, also those a run made that was killed before it wrote the state."""
+    former = found.journal.directories if found.journal else ()
+    made = {*found.state.directories, *former, *(action.path for action in directories)}
+    if found.state.empty:
+        made |= {*found.own_directories}
+    return tuple(sorted(made - {Layout(found.base).backups}))
+
+
+def _put_shims(found: Inspection, spec: InstallSpec, staged: Mapping[str, Staged]) -> list[Action]:
+    actions: list[Action] = []
+    for wish, reason in needed(found, spec):
+        fetched = staged[wish.handler]
+        path = Layout(found.base).shim(wish.handler)
+        if found.binaries.get(path) != fetched.sha256 or not fetched.sha256:
+            source = wish.source_for(found.arch)
+            message = {
+                Reason.SHIM_MISSING: f"the node has no shim for handler {wish.handler!r}",
+                Reason.SHIM_OUTDATED: f"version {wish.digest} is wanted",
+                Reason.SHIM_DAMAGED: f"{path} is not what was installed",
+            }[reason]
+            location = source.location if source else ""
+            actions.append(PutShim(path, wish.handler, fetched.path, reason, message, location))
+        # Also where its bytes are there: a run may have been killed between putting and proving it.
+        proof = f"the shim of {wish.handler!r} must run here before containerd is told of it"
+        actions.append(ProbeShim(path, wish.handler, Reason.SHIM_UNPROVEN, proof))
+    return actions
+
+
+def _write_files(edits: Edits, spec: InstallSpec) -> list[Action]:
+    names = ", ".join(wish.handler for wish in spec.shims)
+    actions: list[Action] = []
+    for path, content in sorted(edits.files.items()):
+        if content is None:
+            actions.append(RemoveFile(path, Reason.HANDLER_UNWANTED, "nothing is left in it but ours"))
+        else:
+            reason = Reason.HANDLER_MISSING if edits.meaning_changes else Reason.CONFIG_CHANGED
+            actions.append(WriteFile(path, content, reason, f"containerd must know the handler of {names}"))
+    return actions
+
+
+def _warnings(found: Inspection, taken: list[Adoption]) -> tuple[str, ...]:
+    texts = [f"handler {item.handler!r} was {item.leftover.name}'s and is now Trellis's" for item in taken]
+    if found.preset.lost_at_boot:
+        texts.append(f"{found.preset.name} writes {found.config} anew at each boot: provision the node again after one")
+    return tuple(texts)

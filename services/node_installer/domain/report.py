@@ -1,0 +1,150 @@
+"""What people read: a plan as a diff, what is on a node, how a run ended.
+
+Pure: values in, text out. Called by ``operations``, ``apply`` and ``command_line``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from node_installer.domain import target
+from node_installer.domain.actions import (
+    Action,
+    EndProcesses,
+    MakeDirectory,
+    Plan,
+    ProbeShim,
+    PutShim,
+    RemoveDirectory,
+    RemoveFile,
+    RestartRuntime,
+    WriteFile,
+)
+from node_installer.domain.inspection import Inspection, Layout
+from node_installer.domain.presets import leftover_of
+from trellis.installer_api.result import EndedProcess, InstallResult, Outcome, ShimResult
+
+_SHOWN: Final = 10
+
+
+def action_line(action: Action) -> str:
+    """Return one line: what is done, and why."""
+    return f"{_what(action)} ({action.reason}: {action.message})"
+
+
+def plan_diff(found: Inspection, plan: Plan) -> str:
+    """Return what a plan would do: configuration as a unified diff, the rest a line each."""
+    if plan.empty:
+        return "nothing to do"
+    lines: list[str] = []
+    for action in (*plan.actions, *plan.last):
+        lines.append(f"# {_what(action)}: {action.message}")
+        if isinstance(action, WriteFile) and action.path != Layout(found.base).state:
+            lines += _diff(action.path, found.files.get(action.path), action.content)
+        if isinstance(action, RemoveFile) and action.path in found.files:
+            lines += _diff(action.path, found.files[action.path], None)
+    return "\n".join(lines)
+
+
+def inspection_text(found: Inspection) -> str:
+    """Return what is on a node, for people."""
+    lines = [f"distribution  {found.preset.name}", f"machine       {found.arch}"]
+    if found.preset.advice:
+        lines.append(f"refused       {found.preset.advice}")
+        return "\n".join(lines)
+    aim = target.choose(found)
+    live = found.live
+    lines += [
+        f"configuration {found.config} (entries go into {aim.path}, version {aim.version})",
+        f"shims         {Layout(found.base).bin}" + (f" ({found.base_problem})" if found.base_problem else ""),
+        f"restart       {' '.join(found.restart.command) if found.restart else 'no way was found'}",
+        f"runtime       {f'containerd {live.version}' if live else 'does not answer'}",
+    ]
+    if live and live.runtimes is not None:
+        lines.append(f"handlers      {', '.join(sorted(live.runtimes))}")
+    for handler, shim in sorted(found.state.shims.items()):
+        owners = ", ".join(shim.owners)
+        lines.append(f"installed     {handler}: {shim.path}, version {shim.digest}, for {owners}")
+    for path, numbers in sorted(found.running.items()):
+        lines.append(f"running       {path}: {len(numbers)} processes")
+    for path in sorted(found.binaries):
+        leftover = leftover_of(path)
+        if leftover is not None:
+            lines.append(f"found         {path}, of {leftover.name}: taken over when its handler is installed")
+    if found.journal is not None:
+        lines.append(f"unfinished    a run of {found.journal.operation} was killed while {found.journal.phase}")
+    if found.refusal is not None:
+        lines.append(
+            f"left alone    what the runtime did not come up with within the last hour: {found.refusal.message}"
+        )
+    if found.preset.lost_at_boot:
+        lines.append("note          the configuration is written anew at each boot")
+    return "\n".join(lines)
+
+
+def known_shims(found: Inspection) -> tuple[ShimResult, ...]:
+    """Return what the node's state says of each shim; nothing of it is proved here."""
+    return tuple(ShimResult(handler, shim.digest, shim.sha256) for handler, shim in sorted(found.state.shims.items()))
+
+
+def last_words(result: InstallResult) -> str:
+    """Return how a run ended, in a sentence or two."""
+    lines = [f"note: {text}" for text in result.warnings]
+    if result.ok:
+        restart = "; the container runtime was restarted" if result.restarted else ""
+        message = f": {result.message}" if result.message else ""
+        lines.append(f"{result.outcome}{message}{restart} ({result.seconds:.1f} s)")
+    else:
+        verb = "rolled back" if result.outcome is Outcome.ROLLED_BACK else "failed"
+        lines.append(f"{result.operation} {verb} ({result.reason}): {result.message}")
+    return "\n".join(lines)
+
+
+def ended_words(ended: Sequence[EndedProcess]) -> str:
+    """Return which processes were ended, "" if none were."""
+    if not ended:
+        return ""
+    shown = [f"{item.name} (pid {item.pid}{', killed' if item.killed else ''})" for item in ended[:_SHOWN]]
+    more = f" and {len(ended) - _SHOWN} more" if len(ended) > _SHOWN else ""
+    return f"ended {', '.join(shown)}{more}"
+
+
+def _what(action: Action) -> str:
+    match action:
+        case MakeDirectory():
+            return f"make {action.path}"
+        case PutShim():
+            return f"put {action.path}" + (f" from {action.source}" if action.source else "")
+        case ProbeShim():
+            return f"prove {action.path}"
+        case WriteFile():
+            return f"write {action.path}"
+        case RemoveFile():
+            return f"remove {action.path}"
+        case RemoveDirectory():
+            return f"remove directory {action.path}"
+        case EndProcesses():
+            return _ends(action)
+        case RestartRuntime():
+            return "restart the container runtime"
+
+
+def _ends(action: EndProcesses) -> str:
+    shown = ", ".join(f"{process.name} (pid {process.pid})" for process in action.processes)
+    how = "by SIGTERM and SIGKILL" if action.signals else "by the container runtime"
+    return f"end {how} what runs {', '.join(action.paths)}" + (f": {shown}" if shown else "")
+
+
+def _diff(path: str, before: bytes | None, after: bytes | None) -> Iterator[str]:
+    def lines(content: bytes | None) -> list[str]:
+        return (content or b"").decode(errors="replace").splitlines()
+
+    return difflib.unified_diff(
+        lines(before),
+        lines(after),
+        "/dev/null" if before is None else f"a{path}",
+        "/dev/null" if after is None else f"b{path}",
+        lineterm="",
+    )

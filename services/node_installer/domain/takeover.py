@@ -1,0 +1,80 @@
+"""What becomes of another installer's shims and books once their handlers are ours.
+
+Pure: an inspection and adoptions in, actions out. Called by ``plan`` and ``removal``.
+Invariant: a shim that still runs pods stays where it is until nothing runs it, because containerd calls it by its path
+to clean up after them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from node_installer.domain import target
+from node_installer.domain.actions import Action, Reason, RemoveDirectory, RemoveFile, WriteFile
+from node_installer.domain.edits import Adoption
+from node_installer.domain.inspection import Inspection
+from node_installer.domain.presets import Style
+from trellis.installer_api.json_text import read_json
+
+
+def after(
+    found: Inspection, aim: target.Target, taken: list[Adoption], retired: tuple[str, ...]
+) -> tuple[list[Action], list[Action], tuple[str, ...]]:
+    """Return what goes before and after the restart, and the former shims that stay because they run."""
+    early: list[Action] = []
+    late: list[Action] = []
+    kept: list[str] = []
+    gone: set[str] = set()
+    for path in retired:
+        # A template's base would define the handler a second time as long as the former shim can be found.
+        found_by_base = aim.style is Style.TEMPLATE and any(item.binary == path and not item.files for item in taken)
+        if found_by_base or path not in found.running:
+            message = "its handler was taken over, and nothing runs it any more"
+            (early if found_by_base else late).append(RemoveFile(path, Reason.ADOPTED, message))
+            gone.add(path)
+        else:
+            kept.append(path)
+    late += _other_state(found, taken, gone)
+    return early, late, tuple(kept)
+
+
+def _other_state(found: Inspection, taken: list[Adoption], gone: set[str]) -> list[Action]:
+    """Return the edits of what other installers keep books in, for the handlers taken from them."""
+    actions: list[Action] = []
+    for leftover in dict.fromkeys(adoption.leftover for adoption in taken):
+        content = found.files.get(leftover.lock_file)
+        if content is not None:
+            names = {adoption.handler for adoption in taken if adoption.leftover == leftover}
+            actions += _without_lock(leftover.lock_file, content, names)
+        others = [path for path in found.binaries if path.rpartition("/")[0] in leftover.bin_dirs and path not in gone]
+        if leftover.marker in found.files and not others:
+            actions.append(
+                RemoveFile(leftover.marker, Reason.ADOPTED, f"the last shim of {leftover.name} is taken over")
+            )
+    return actions
+
+
+def _without_lock(path: str, content: bytes, names: set[str]) -> list[Action]:
+    try:
+        value = read_json(content)
+        shims = {name: item for name, item in value["shims"].items() if name not in names}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return []
+    if not shims:
+        return [RemoveFile(path, Reason.ADOPTED, "its last shim is taken over")]
+    new = json.dumps({**value, "shims": shims}, indent=1).encode()
+    return [WriteFile(path, new, Reason.ADOPTED, f"taken over: {', '.join(sorted(names))}")]
+
+
+def empty_folders(taken: Iterable[Adoption], kept: tuple[str, ...]) -> tuple[Action, ...]:
+    """Return the other installers' directories that go if they are empty."""
+    if kept:
+        return ()
+    folders = [
+        folder
+        for leftover in dict.fromkeys(adoption.leftover for adoption in taken)
+        for bin_dir in leftover.bin_dirs
+        for folder in (bin_dir, bin_dir.rpartition("/")[0])
+    ]
+    return tuple(RemoveDirectory(folder, Reason.ADOPTED, "only if nothing is left in it") for folder in folders)

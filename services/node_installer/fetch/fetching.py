@@ -1,0 +1,80 @@
+"""All shims that a node needs, fetched in one go: what is wrong with each of them is said at once.
+
+In: an inspection and a wish. Out: files outside of the node. Called by ``operations``; ``stage`` fetches each.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from node_installer.domain.errors import InstallError, about, together
+from node_installer.domain.inspection import Inspection
+from node_installer.domain.plan import Staged, needed
+from node_installer.fetch.stage import Stage, source_of
+from node_installer.fetch.web import Web
+from node_installer.session import Session
+from node_installer.settings import Settings
+from trellis.installer_api.result import FailureReason
+from trellis.installer_api.spec import InstallSpec
+
+
+def unfetched(found: Inspection, spec: InstallSpec) -> dict[str, Staged]:
+    """Return what fetching would give, as far as a plan needs it.
+
+    Raises:
+        InstallError: what is needed has no source, or none that may be used.
+    """
+    errors: list[InstallError] = []
+    for wish, _ in needed(found, spec):
+        try:
+            with about(wish.handler):
+                source_of(wish, found.arch, require_checksum=spec.require_checksum)
+        except InstallError as error:
+            errors.append(error.bare())
+    if errors:
+        raise together(errors)
+    return {wish.handler: Staged("", 0) for wish, _ in needed(found, spec)}
+
+
+def fetched(session: Session, found: Inspection, spec: InstallSpec, work: Path) -> dict[str, Staged]:
+    """Return what the node needs by handler, fetched into a directory and checked.
+
+    Raises:
+        InstallError: one of them cannot be had; all that cannot are in it.
+    """
+    settings = session.settings
+    web = Web(
+        allow_http=spec.allow_http,
+        ca_file=settings.ca_file,
+        seconds=settings.download_seconds,
+        pause=session.timings.pause,
+    )
+    stage = Stage(work, web, spec.require_checksum, _docker_config(settings), settings.pull_secrets, session.image_root)
+    staged: dict[str, Staged] = {}
+    errors: list[InstallError] = []
+    for wish, reason in needed(found, spec):
+        session.say(f"fetching the shim of {wish.handler} ({reason})")
+        try:
+            with session.tracer.span("Fetch", **{"trellis.handler": wish.handler}) as span, about(wish.handler):
+                staged[wish.handler] = stage.fetch(wish, found.arch)
+                span.attributes["trellis.bytes"] = staged[wish.handler].size
+        except InstallError as error:
+            if not error.shims:
+                raise
+            # The others are looked at all the same: who reads the result is to know of all that are wrong.
+            errors.append(error.bare())
+    if errors:
+        raise together(errors)
+    return staged
+
+
+def _docker_config(settings: Settings) -> bytes | None:
+    if settings.docker_config is None:
+        return None
+    path = settings.docker_config
+    # A pull secret is mounted as a directory with one of these files.
+    for candidate in (path, path / ".dockerconfigjson", path / "config.json"):
+        if candidate.is_file():
+            return candidate.read_bytes()
+    message = f"the registry credentials {path} do not exist"
+    raise InstallError(FailureReason.DOWNLOAD_FAILED, message)

@@ -1,0 +1,1 @@
+"""What to write on a Node and which events to publish. Pure."""

@@ -1,0 +1,331 @@
+"""What to say about a Node and what to write on it.
+
+Pure. In: a frozen snapshot (the Node, its installer Job, what was said before). Out: actions, each with its reason.
+Called by ``app`` between gather and apply.
+Invariants: marks follow proof, never a Job's exit alone where a handler is known; a Node under a former one's name
+starts from nothing; at most one patch of a Node per decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from node_watcher.domain.actions import Action, Destroy, PatchNode, Reason, RecordEvent, Said, SayFact, Snapshot
+from node_watcher.domain.marks import (
+    Changes,
+    Marks,
+    marks_of,
+    no_failure,
+    patch_of,
+    proof_annotations,
+    proof_labels,
+    remove_marks,
+    takes_label,
+)
+from node_watcher.domain.shims import proof_by_now, startup_taints_over
+from node_watcher.domain.vanished import vanished
+from trellis import names
+from trellis.events.node import NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
+from trellis.limits.breaker import Destruction
+from trellis.provisioning.leftovers import marks_after, unwanted_left
+from trellis.provisioning.shims import ShimView
+from trellis.provisioning.views import (
+    KWASM,
+    FailedAttempt,
+    JobView,
+    NodeTaint,
+    NodeView,
+    Proof,
+    Wish,
+    decode_digests,
+    encode_digests,
+    installed_on,
+    proof_of,
+    proved_of,
+    wish_of,
+)
+
+NODES = "nodes"
+"""Kind of the breaker that guards the labels of ready nodes."""
+
+
+def decide(snapshot: Snapshot) -> list[Action]:
+    """Return what to do about one node name, in order."""
+    node, said = snapshot.node, snapshot.said
+    if node is None:
+        return _gone(snapshot.name, said)
+    if snapshot.unknown:
+        return []  # a Shim that cannot be listed is not a Shim that was deleted
+    actions: list[Action] = []
+    if said is not None and said.uid != node.uid:
+        actions += _replaced(node, said)
+        said = None
+    if node.marked_uid is not None and node.marked_uid != node.uid:
+        message = f"marks of a former Node {node.name} (uid {node.marked_uid}) removed"
+        return [*actions, *_unmark(node, PatchNode(node, remove_marks(node), Reason.REPLACED, message))]
+    if snapshot.wanted:
+        return [*actions, *_opted_in(node, said, snapshot)]
+    actions += _opted_out(node, said, snapshot)
+    if wish_of(node, auto_provision=False) is Wish.INVALID:
+        actions += _invalid(node, said)
+    return actions
+
+
+def _gone(name: str, said: Said | None) -> list[Action]:
+    """A Node that had opted in is no more."""
+    if said is None or not said.opted_in:
+        return []
+    fact = NodeGone(name=name, uid=said.uid, resource_version="")
+    return [SayFact(fact, f"{said.uid}.gone", None)]
+
+
+def _replaced(node: NodeView, said: Said) -> list[Action]:
+    """Another Node took the name: say so once, if the former one mattered to anyone."""
+    if not said.opted_in:
+        return []
+    fact = NodeReplaced(name=node.name, uid=node.uid, resource_version=node.resource_version, former_uid=said.uid)
+    return [SayFact(fact, f"{node.uid}.{said.uid}.replaced", Said(node.uid))]
+
+
+def _opted_in(node: NodeView, said: Said | None, snapshot: Snapshot) -> list[Action]:
+    """The node is to run Wasm: say it once, mark what is proved, show what failed."""
+    job, wanted = snapshot.job, snapshot.wanted
+    actions: list[Action] = []
+    said = said or Said(node.uid)
+    if not said.opted_in:
+        said = replace(said, opted_in=True, complained=None)
+        actions.append(SayFact(_opted_in_fact(node, wanted), f"{node.uid}.{node.resource_version}.opted_in", said))
+    if snapshot.missing - said.missing:
+        said = replace(said, missing=snapshot.missing)
+        actions.append(RecordEvent(node.uid, True, Reason.SHIM_MISSING, _missing(snapshot), said))
+    proof = proof_of(job, node) if job else None
+    if job and proof and installed_on(node) != job.shims:
+        return [*actions, *_record(node, job, proof, wanted, snapshot.shims)]
+    if left := unwanted_left(job, node, wanted):
+        return [*actions, *_record_left(node, left, wanted)]
+    if lost := vanished(node, job, wanted, snapshot.handlers):
+        return [*actions, *_withdraw(node, said, lost, snapshot)]
+    if node.marked_digest and (by_now := proof_by_now(node, snapshot.shims)):
+        if repair := _restore(node, Marks(node.marked_digest, by_now, installed_on(node)), snapshot):
+            return [*actions, *repair]
+        if said.ready != node.marked_digest and proved_of(installed_on(node)):
+            actions.append(_ready(node, said))
+    if job and job.failure and job.node_uid == node.uid and node.marked_digest != job.digest:
+        actions += _failed(node, job, wanted)
+    return actions
+
+
+def _missing(snapshot: Snapshot) -> str:
+    seconds = f"{snapshot.look_in:.0f} s" if snapshot.look_in else "now"
+    return (
+        f"Shim {', '.join(sorted(snapshot.missing))} no longer exists, but it was not uninstalled from this node: "
+        "provisioner did not remove its finalizer. Re-create the Shim to keep it on the node; otherwise it is removed "
+        f"after {seconds}, as the circuit breaker permits"
+    )
+
+
+def _withdraw(node: NodeView, said: Said, lost: tuple[str, ...], snapshot: Snapshot) -> list[Action]:
+    """Take away what is no longer proved, so that no pod comes for it and it is installed again."""
+    handlers = ", ".join(repr(snapshot.handlers[name]) for name in lost)
+    message = (
+        f"the node no longer lists the runtime handler {handlers} of {', '.join(lost)} (it lists: "
+        f"{', '.join(sorted(filter(None, node.handlers))) or 'none'}): labels removed, it is installed again"
+    )
+    shims = {name: digest for name, digest in installed_on(node).items() if name not in lost}
+    ops = remove_marks(node)
+    if shims:
+        marks = marks_of(node, shims)
+        ops = patch_of(node, proof_labels(node, marks, snapshot.wanted), proof_annotations(node, marks))
+    event = RecordEvent(node.uid, True, Reason.HANDLER_VANISHED, message, replace(said, ready=None))
+    return _unmark(node, PatchNode(node, ops, Reason.HANDLER_VANISHED, message), event)
+
+
+def _opted_in_fact(node: NodeView, wanted: frozenset[str]) -> NodeOptedIn:
+    return NodeOptedIn(
+        name=node.name,
+        uid=node.uid,
+        resource_version=node.resource_version,
+        architecture=node.architecture,
+        operating_system=node.operating_system,
+        runtime_version=node.runtime_version,
+        labels=dict(node.labels),
+        by="Annotation" if node.opt_in is not None else "AutoProvision" if KWASM in wanted else "NodeSelector",
+    )
+
+
+def _ready(node: NodeView, said: Said) -> SayFact:
+    digest = node.marked_digest or ""
+    fact = NodeReady(
+        name=node.name,
+        uid=node.uid,
+        resource_version=node.resource_version,
+        digest=digest,
+        verified=node.verified or "",
+    )
+    return SayFact(fact, f"{node.uid}.{node.resource_version}.ready", replace(said, ready=digest))
+
+
+def _record(
+    node: NodeView, job: JobView, proof: Proof, wanted: frozenset[str], shims: tuple[ShimView, ...] = ()
+) -> list[Action]:
+    """Write on the Node what is now proved, and take the record of failures away.
+
+    What stays there and is not wanted keeps its label for now: it is taken under the circuit breaker.
+    """
+    if not job.shims:
+        return [PatchNode(node, remove_marks(node), Reason.REMOVED, "nothing of ours is left on the node")]
+    marks = Marks(job.digest, proof, job.shims)
+    # What was left out of this try, because an earlier one failed by it, goes on failing.
+    still = any(name in wanted and not _changes(node, job, name) for name in node.blamed)
+    annotations = {**proof_annotations(node, marks), **({} if still else no_failure(node))}
+    what = ", ".join(sorted(proved_of(job.shims))) if job.installs is not None else "Wasm runtime"
+    message = f"{what} {job.digest} is provisioned (verified: {proof.value})"
+    gone = startup_taints_over(node, shims, marks.ready)
+    has = dict(node.labels)
+    stay = {name for name in installed_on(node) if name != KWASM and names.shim_label(name) in has}
+    ops = patch_of(node, proof_labels(node, marks, wanted | stay), annotations, gone)
+    return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(gone)}")]
+
+
+def _record_left(node: NodeView, left: Mapping[str, str], wanted: frozenset[str]) -> list[Action]:
+    """Write on the Node what a Job left there that nobody wants any more, without its label, so that it is removed.
+
+    Nothing is proved of it; a node that is marked already keeps its proof.
+    """
+    marks = marks_of(node, {**installed_on(node), **left})
+    ops = patch_of(node, proof_labels(node, marks, wanted), proof_annotations(node, marks))
+    message = f"{', '.join(sorted(left))} is on the node and is not wanted any more: its removal is next"
+    return _unmark(node, PatchNode(node, ops, Reason.OPTED_OUT, message))
+
+
+def _restore(node: NodeView, marks: Marks, snapshot: Snapshot) -> list[Action]:
+    """Put back what someone took from a proved Node, and take the labels of what is to go; failures stay.
+
+    A Shim that is to be removed loses its label first, so that no further pod comes to the node for it. That a Shim was
+    deleted is a fact about all of its nodes, which no breaker holds (ADR 27).
+    """
+    wanted = snapshot.wanted
+    gone = startup_taints_over(node, snapshot.shims, marks.ready)
+    labels, annotations = proof_labels(node, marks, wanted), proof_annotations(node, marks)
+    ops = patch_of(node, labels, annotations, gone)
+    if not ops:
+        return []
+    going = sorted(name for name in marks.shims if name not in wanted and name != KWASM)
+    if going:
+        message = f"{', '.join(going)} no longer wanted: labels removed, the runtime is next"
+        patch = PatchNode(node, ops, Reason.OPTED_OUT, message)
+        leaves = {name for name in marks.shims if name not in wanted and (name != KWASM or not wanted)}
+        return [patch] if leaves <= snapshot.deleting else _unmark(node, patch)
+    if marks.proof is not node.proof:
+        message = f"{', '.join(sorted(marks.shims))}: the kubelet lists the handlers (verified: {marks.proof.value})"
+        return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(gone)}")]
+    if not patch_of(node, labels, annotations):
+        message = f"Wasm runtime {marks.digest} is ready{_without(gone)}"
+        return [PatchNode(node, ops, Reason.STARTUP_TAINT_REMOVED, message)]
+    message = f"labels of Wasm runtime {marks.digest} were changed by someone else: restored{_without(gone)}"
+    return [PatchNode(node, ops, Reason.LABELS_RESTORED, message)]
+
+
+def _without(gone: tuple[NodeTaint, ...]) -> str:
+    taints = ", ".join(f"{taint.key}:{taint.effect}" for taint in gone)
+    return f", startup taint {taints} removed" if gone else ""
+
+
+def _changes(node: NodeView, job: JobView, name: str) -> bool:
+    """Say whether a Job is about a Shim, rather than to leave what there is of it."""
+    return job.shims.get(name) != installed_on(node).get(name)
+
+
+def _failed(node: NodeView, job: JobView, wanted: frozenset[str]) -> list[Action]:
+    """Record a failed attempt once: on the Node for people and for the count of attempts, and as an Event.
+
+    With it what the attempt left there: no pod may come for a version that is not proved, and it is to be removed once
+    nobody wants it any more.
+    """
+    mark = FailedAttempt(job.digest, job.attempt, job.finished_at or job.created_at, job.disruptive)
+    if (former := node.failed) and (former.digest, former.attempt) == (mark.digest, mark.attempt):
+        return []
+    failure = f"attempt {job.attempt}: {job.failure}"
+    # Beside what it is blamed on stands what earlier ones were, unless it was tried again now and went well.
+    named = decode_digests(job.blamed)
+    blamed = {name: of for name, of in node.blamed.items() if not named or not _changes(node, job, name)} | named
+    annotations = {
+        names.ANNOTATION_BLAMED: (node.failed_shims, encode_digests(blamed) or None),
+        names.ANNOTATION_NODE_UID: (node.marked_uid, node.uid),
+        names.ANNOTATION_FAILURE: (node.failure, failure),
+        names.ANNOTATION_FAILED_ATTEMPT: (node.failed_attempt, mark.encode()),
+    }
+    labels: Changes = {}
+    if (left := marks_after(job, node)) != installed_on(node):
+        marks = marks_of(node, left)
+        labels, annotations = proof_labels(node, marks, wanted), {**proof_annotations(node, marks), **annotations}
+    patch = PatchNode(node, patch_of(node, labels, annotations), Reason.FAILED, failure)
+    event = RecordEvent(node.uid, True, Reason.FAILED, f"{failure} (Job {job.namespace}/{job.name}; tried again later)")
+    return _unmark(node, patch, event)
+
+
+def _opted_out(node: NodeView, said: Said | None, snapshot: Snapshot) -> list[Action]:
+    """The node is not, or no longer, to run Wasm: say so if it was otherwise, and take our marks away.
+
+    Where Shims are installed the labels go at once, what names the Shims only when they are proved to be gone.
+    """
+    actions: list[Action] = []
+    was_in = (said is not None and said.opted_in) or (said is None and node.bears_marks)
+    if was_in:
+        fact = NodeOptedOut(name=node.name, uid=node.uid, resource_version=node.resource_version)
+        then = Said(node.uid, opted_in=False)
+        actions.append(SayFact(fact, f"{node.uid}.{node.resource_version}.opted_out", then))
+    if left := unwanted_left(snapshot.job, node, ()):
+        return [*actions, *_record_left(node, left, frozenset())]
+    if not node.bears_marks:
+        return actions
+    shims = installed_on(node)
+    if node.proof and node.marked_digest and shims.keys() - {KWASM}:
+        return [*actions, *_removing(node, Marks(node.marked_digest, node.proof, shims), snapshot)]
+    steps: list[PatchNode | RecordEvent] = []
+    if node.marked_digest:
+        steps.append(RecordEvent(node.uid, False, Reason.RUNTIME_LEFT, _left_in_place(node)))
+    steps.append(PatchNode(node, remove_marks(node), Reason.OPTED_OUT, "opted out: marks removed"))
+    return [*actions, *_unmark(node, *steps)]
+
+
+def _removing(node: NodeView, marks: Marks, snapshot: Snapshot) -> list[Action]:
+    """Shims of ours are on a node that is to have none: labels first, then the removal's outcome."""
+    nothing, job = frozenset[str](), snapshot.job
+    proof = proof_of(job, node) if job else None
+    if job and proof and marks.shims != job.shims and set(job.shims) < set(marks.shims):
+        return _record(node, job, proof, nothing)
+    if unlabel := _restore(node, marks, snapshot):
+        return unlabel
+    return _failed(node, job, nothing) if job and job.failure and job.node_uid == node.uid else []
+
+
+def _unmark(node: NodeView, *steps: PatchNode | RecordEvent) -> list[Action]:
+    """Return the steps that take a node's marks away, under the circuit breaker if they take a label of a ready node.
+
+    A patch that only changes the record of what is on the node is not counted: no pod loses its node by that.
+    """
+    if not any(isinstance(step, PatchNode) and takes_label(step.ops) for step in steps):
+        return list(steps)
+    target = Destruction(NODES, node.name, node.uid, "taking the labels of a ready node away", "v1", "Node")
+    return [Destroy(target, steps)]
+
+
+def _left_in_place(node: NodeView) -> str:
+    return (
+        f"opted out: the labels are gone, but the runtime {node.marked_digest} stays on the node's disk, "
+        "because its installer image has no uninstall"
+    )
+
+
+def _invalid(node: NodeView, said: Said | None) -> list[Action]:
+    """Tell whoever wrote the annotation what it may hold, once a value."""
+    if said is not None and said.complained == node.opt_in:
+        return []
+    message = (
+        f"annotation {names.ANNOTATION_OPT_IN} has {node.opt_in!r}: "
+        "use 'true' to run Wasm on this node, 'false' or no annotation not to; until then it counts as 'false'"
+    )
+    then = Said(node.uid, opted_in=False, complained=node.opt_in)
+    return [RecordEvent(node.uid, True, Reason.INVALID_ANNOTATION, message, then)]

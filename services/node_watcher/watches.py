@@ -1,0 +1,40 @@
+"""What wakes node_watcher from Kubernetes: changes of Nodes and of installer Jobs.
+
+In: changes from the informers. Out: keys (node names) in the queue. Called by the informers, in the event loop.
+Invariant: nothing is decided here; a change is remembered and its node's key enqueued.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from node_watcher.gather import World
+from trellis.kube.informer import Change
+from trellis.provisioning.views import JobView, NodeView
+
+Enqueue = Callable[[str], None]
+
+
+def on_node(world: World, enqueue: Enqueue) -> Callable[[Change[NodeView]], None]:
+    """Return the handler of Node changes; the moment of the first one begins the node's trace."""
+
+    def handle(change: Change[NodeView]) -> None:
+        world.observed_ns.setdefault(change.key, time.time_ns())
+        world.marks.take_node(change.key, change.new)
+        enqueue(change.key)
+
+    return handle
+
+
+def on_job(world: World, enqueue: Enqueue) -> Callable[[Change[JobView]], None]:
+    """Return the handler of Job changes."""
+
+    def handle(change: Change[JobView]) -> None:
+        world.jobs.change(change.old, change.new)
+        world.marks.take_job(change.old, change.new)
+        job = change.new or change.old
+        if job is not None and job.node:
+            enqueue(job.node)
+
+    return handle

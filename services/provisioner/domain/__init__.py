@@ -1,0 +1,1 @@
+"""Which nodes may be in work, what to do about each node and Shim, and the manifests. Pure."""

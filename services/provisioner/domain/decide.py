@@ -1,0 +1,329 @@
+"""What to do about one node: make its Job, judge it, say what came of it, clear it away.
+
+Pure. In: a frozen snapshot of one Node, its Jobs and its slot in the ledger. Out: actions, each with its reason.
+Called by ``app`` between gather and apply; slots are given by ``plan``, never here.
+Invariants: no Job without a slot; one Job a node at a time; a Job goes only when proof or failure is recorded on the
+Node, nobody wants what it did any more, or another Node took the name; a fact is said before the mark that it was said;
+no Job of our own installer goes while the Node does not name what it left there.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from provisioner.domain.actions import (
+    Action,
+    CreateJob,
+    DeleteJob,
+    Destroy,
+    EndJob,
+    EvictPod,
+    GiveBackSlot,
+    LookAgain,
+    SayFact,
+    Snapshot,
+    User,
+    WarnNode,
+)
+from provisioner.domain.job_clock import at_work
+from provisioner.domain.proving import verify
+from provisioner.domain.refused import pod_refused, refusal_over
+from provisioner.domain.verdicts import about, blamed_by, judge, result_of, why
+from trellis import names
+from trellis.crds.shim import RemovalPolicy
+from trellis.events.provision import ProvisionRemoved, ProvisionStarted
+from trellis.limits.breaker import Destruction
+from trellis.provisioning.attempts import changes_of, difference
+from trellis.provisioning.ledger import Entry
+from trellis.provisioning.leftovers import left_by, overtaken
+from trellis.provisioning.reasons import Reason
+from trellis.provisioning.views import (
+    KWASM,
+    UNDO,
+    JobState,
+    JobView,
+    NodeView,
+    Target,
+    installed_on,
+    newest,
+)
+
+JOBS = "jobs"
+"""Kind of the breaker that guards running installer Jobs."""
+_NAMED: Final = 5
+_NOTHING_TO_INSTALL: Final = (
+    f"{names.ANNOTATION_OPT_IN}=true, but there is nothing to install: no Shim is labelled "
+    f"{names.LABEL_KWASM_DEFAULT}=true, and TRELLIS_INSTALLER_IMAGE is empty; label one, or set the image"
+)
+
+
+def decide(snapshot: Snapshot) -> list[Action]:
+    """Return what to do about one node, in order."""
+    node = snapshot.node
+    if node is None:
+        return []  # its Jobs are owned by the Node: the garbage collector takes them
+    if snapshot.shims_unknown:
+        return []  # a Shim that cannot be listed is not a Shim that was deleted
+    former: list[Action] = [
+        DeleteJob(job, Reason.NODE_REPLACED, foreground=False)
+        for job in snapshot.jobs
+        if job.node_uid != node.uid and not job.deleting
+    ]
+    if snapshot.unserved and snapshot.target is None:
+        former.append(WarnNode(node, Reason.NOTHING_TO_INSTALL, _NOTHING_TO_INSTALL))
+    jobs = tuple(job for job in snapshot.jobs if job.node_uid == node.uid)
+    job = newest(jobs)
+    if snapshot.tell_skip and node.skip and snapshot.target is not None and changes_of(node, snapshot.target):
+        former.append(WarnNode(node, node.skip.reason, node.skip.message))
+    if snapshot.stuck_in < math.inf:
+        former += _stuck_unjudged(snapshot, node, job)
+    if snapshot.target is None and not left_by(job, node):
+        return [*former, *_opted_out(jobs, node, snapshot.deleting), *refusal_over(snapshot, node, job, [])]
+    former += _outlived(jobs, job)
+    current: list[Action] = []
+    if job is not None and not job.deleting:
+        unwanted = overtaken(job, node, snapshot.target)
+        end = _end(job, node, Reason.SUPERSEDED, snapshot.deleting)
+        current = end if unwanted else _follow(snapshot, node, job)
+    over = refusal_over(snapshot, node, job, current)
+    return [*former, *current, *_begin(snapshot, node, jobs), *over]
+
+
+def _outlived(jobs: tuple[JobView, ...], job: JobView | None) -> list[DeleteJob]:
+    """Clear away what ended before the newest Job began, and is there still as the bus did not take its fact.
+
+    It must not outlive the newest: it would be that again, and what it did be written on the node over what came after.
+    A try stays beside the Job that takes it back.
+    """
+    if job is None or job.operation == UNDO:
+        return []
+    ended = (one for one in jobs if one is not job and not one.deleting and one.state is not JobState.ACTIVE)
+    return [DeleteJob(one, Reason.SUPERSEDED, foreground=False) for one in ended]
+
+
+def inspect(job: JobView | None, *, inspect_after: float, now: float) -> bool:
+    """Say whether the Job's pod is worth reading: it failed without a verdict, or it should have ended by now."""
+    if job is None or job.deleting:
+        return False
+    if job.state is JobState.ACTIVE:
+        return now - job.created_at >= inspect_after
+    return job.state is JobState.FAILED and job.failure is None
+
+
+def to_begin(node: NodeView, jobs: tuple[JobView, ...], entry: Entry) -> bool:
+    """Say whether the Job of a node's slot is to be made as far as Nodes and Jobs tell; pods may still be in its way.
+
+    Of a former Node of the name a Job that is being deleted makes no more pods, and may be so for long.
+    """
+    tried = (entry.digest, entry.attempt)
+    if node.skip is not None or node.marked_digest == entry.digest:
+        return False
+    if node.failed and (node.failed.digest, node.failed.attempt) == tried:
+        return False  # recorded: the planner frees the slot
+    own = [job for job in jobs if job.node_uid == node.uid]
+    if any((job.digest, job.attempt) == tried and not job.deleting for job in own):
+        return False
+    former = [job for job in jobs if job.node_uid != node.uid and not job.deleting]
+    return not any(map(at_work, [*own, *former]))  # two installers on one disk would be one too many; its end wakes us
+
+
+def _begin(snapshot: Snapshot, node: NodeView, jobs: tuple[JobView, ...]) -> list[Action]:
+    """Make the Job of a claimed slot, once nothing of an earlier one is at work."""
+    if snapshot.other is not None:
+        unfinished = any(job.deleting or job.state is not JobState.FAILED for job in jobs)
+        return [] if unfinished else [WarnNode(node, Reason.OTHER_CONTROLLER, snapshot.other.advice)]
+    entry, target = snapshot.entry, snapshot.target
+    if entry is None or target is None or not to_begin(node, snapshot.jobs, entry):
+        return []
+    if entry.digest != target.digest or not changes_of(node, target):
+        return []  # what is wanted changed before the Job was made, or is done: the planner frees the slot
+    if snapshot.pods_left:
+        message = (
+            f"pod {', '.join(snapshot.pods_left)} of an earlier installer Job has not ended, and two on one disk would "
+            "be one too many; if nothing of it runs on the node any more, delete it by kubectl delete pod --force"
+        )
+        return [WarnNode(node, Reason.INSTALLER_POD_STUCK, message), GiveBackSlot(node, snapshot.timings.pod_left)]
+    last = newest(jobs)
+    if last is not None and last.failure is None and left_by(last, node):
+        return []  # an older try was made once more and ended well: first the Node is to say so
+    if blocked := _blocked(snapshot, node, target):
+        return blocked
+    gone = {action.job.uid for action in _outlived(jobs, newest(jobs))}
+    clear = [DeleteJob(job, Reason.SUPERSEDED, foreground=False) for job in jobs if job.uid not in gone]
+    return [*clear, CreateJob(node, target, entry.attempt, snapshot.feared)]
+
+
+def leaving(node: NodeView, target: Target) -> tuple[str, ...]:
+    """Return the Shims that are to be removed from a node; what a legacy image installed cannot be."""
+    wanted = dict(target.shims)
+    return tuple(sorted(name for name in installed_on(node) if name not in wanted and name != KWASM))
+
+
+def labelled(node: NodeView, target: Target) -> bool:
+    """Say whether a node still bears the label of a Shim that is to be removed from it.
+
+    node_watcher takes the label first, and the circuit breaker may hold that: until then nothing is begun there.
+    """
+    labels = dict(node.labels)
+    return any(names.shim_label(name) in labels for name in leaving(node, target))
+
+
+def _blocked(snapshot: Snapshot, node: NodeView, target: Target) -> list[Action]:
+    """Before a Shim is removed its label goes, so that no pod comes, and then the pods, as its policy has it."""
+    going = leaving(node, target)
+    if labelled(node, target):
+        return [GiveBackSlot(node, snapshot.timings.labels)]
+    policies = dict(snapshot.policies)
+    of: dict[RemovalPolicy, list[User]] = {policy: [] for policy in RemovalPolicy}
+    for user in snapshot.users:
+        if user.shim in going:
+            of[policies.get(user.shim, RemovalPolicy.REFUSE)].append(user)
+    if refusing := of[RemovalPolicy.REFUSE]:
+        message = (
+            f"{', '.join(going)} cannot be removed: {_listed(refusing)} still run with it; delete them, or set "
+            "spec.removalPolicy of the Shim to Drain or Force"
+        )
+        return [WarnNode(node, Reason.IN_USE, message), GiveBackSlot(node, snapshot.timings.in_use, message)]
+    if draining := of[RemovalPolicy.DRAIN]:
+        return [*(EvictPod(node, user) for user in draining), LookAgain(snapshot.timings.drain)]
+    return []
+
+
+def _listed(users: list[User]) -> str:
+    more = len(users) - _NAMED
+    return ", ".join(map(str, users[:_NAMED])) + (f" and {more} more pods" if more > 0 else "")
+
+
+def _follow(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
+    """Say how the newest Job fares and judge it when it ended."""
+    if job.operation == UNDO:
+        return _follow_undo(snapshot, node, job)
+    started = f"{job.uid}.started"
+    actions: list[Action] = []
+    if started not in snapshot.said and job.state is JobState.ACTIVE:
+        actions.append(SayFact(ProvisionStarted(**about(job)), started, job))
+    match job.state:
+        case JobState.ACTIVE:
+            return [*actions, *_follow_active(snapshot, node, job)]
+        case JobState.FAILED:
+            if node.marked_digest == job.digest:  # it was made once more, by a view in which that was not proved yet
+                return [DeleteJob(job, Reason.SUPERSEDED, foreground=False)]
+            if job.failure is not None:
+                return []
+            message, result = why(job, snapshot.installer), result_of(snapshot.installer)
+            disruptive, blamed = result is not None and result.restarted, blamed_by(job, result)
+            return judge(job, Reason.INSTALLER_FAILED, message, disruptive=disruptive, blamed=blamed)
+        case JobState.COMPLETE:
+            return verify(snapshot, node, job)
+
+
+def _follow_active(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
+    if job.given_up and not node.ready:
+        return _give_up(job)
+    if refused := pod_refused(snapshot, node, job):
+        return refused
+    return _stuck(snapshot, job) if snapshot.stuck_in <= 0 else _watch_start(snapshot, node, job)
+
+
+def _give_up(job: JobView) -> list[Action]:
+    """A node that is away tells no pod's end, so its Job would never fail, and its slot never be free."""
+    if job.failure is not None:
+        return []
+    message = f"{job.given_up}; the node is not ready, so it is not known how far the installer came"
+    return judge(job, Reason.NODE_NOT_READY, message)
+
+
+def _stuck_unjudged(snapshot: Snapshot, node: NodeView, job: JobView | None) -> list[Action]:
+    """Look again when the newest Job should have ended; say of one that nobody judges what keeps it."""
+    if snapshot.stuck_in > 0:
+        return [LookAgain(snapshot.stuck_in)]
+    if job is None or not (job.deleting or snapshot.target is None or overtaken(job, node, snapshot.target)):
+        return []
+    return [WarnNode(node, Reason.INSTALLER_POD_STUCK, _pod_stuck(snapshot, job))]
+
+
+def _stuck(snapshot: Snapshot, job: JobView) -> list[Action]:
+    """Judge a Job whose time is over whatever its pod does, then have it end if Kubernetes did not try that.
+
+    The Job stays, so that nothing else is begun on the node while the pod may run.
+    """
+    if job.failure is None:
+        return judge(job, Reason.INSTALLER_POD_STUCK, _pod_stuck(snapshot, job))
+    return [] if job.given_up or job.ends_now else [EndJob(job, Reason.INSTALLER_POD_STUCK)]
+
+
+def _pod_stuck(snapshot: Snapshot, job: JobView) -> str:
+    waits = snapshot.installer.waiting if snapshot.installer else ""
+    said = "; ".join(part for part in (job.given_up, waits) if part)
+    text = f"Job {job.namespace}/{job.name} is past its deadline and its pod has not ended"
+    return f"{text} ({said})" if said else text
+
+
+def _follow_undo(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
+    """Judge the try that a Job takes back, once it has; the verdict stands on this Job, under the try's number."""
+    if job.failure is not None:
+        return []
+    reason, _, message = job.undoes.partition(": ")
+    match job.state:
+        case JobState.ACTIVE if refused := pod_refused(snapshot, node, job):
+            return refused
+        case JobState.ACTIVE if job.given_up and not node.ready:
+            message = f"{message}; the node is not ready, so it is not known whether that was taken back"
+        case JobState.ACTIVE if snapshot.stuck_in <= 0:
+            message = f"{message}; whether that was taken back is not known: {_pod_stuck(snapshot, job)}"
+        case JobState.ACTIVE:
+            return _watch_start(snapshot, node, job)
+        case JobState.COMPLETE:
+            message = f"{message}; the node was brought back to what it had"
+        case JobState.FAILED:
+            message = f"{message}; bringing the node back to what it had failed: {why(job, snapshot.installer)}"
+    return judge(job, Reason(reason), message, disruptive=True, blamed=job.blamed)
+
+
+def _watch_start(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
+    """An image that cannot be pulled shows at once, not when the deadline of the Job has passed."""
+    installer = snapshot.installer
+    if installer is None:
+        return [LookAgain(max(1.0, job.created_at + snapshot.inspect_after - snapshot.now))]
+    again = LookAgain(snapshot.inspect_after)
+    if not installer.waiting:
+        return [again]
+    message = f"Job {job.namespace}/{job.name} waits: {installer.waiting}"
+    return [WarnNode(node, Reason.NOT_STARTING, message), again]
+
+
+def _opted_out(jobs: tuple[JobView, ...], node: NodeView, deleting: frozenset[str]) -> list[Action]:
+    """The node no longer wants a runtime: nothing of ours works on it any more, but what takes a try back."""
+    actions: list[Action] = []
+    for job in jobs:
+        if job.deleting or (job.operation == UNDO and job.state is JobState.ACTIVE and not job.stopped):
+            continue
+        running = job.state is JobState.ACTIVE
+        if running and job.installs is not None:
+            actions += _end(job, node, Reason.OPTED_OUT, deleting)
+            continue
+        said = SayFact(ProvisionRemoved(**about(job)), f"{job.uid}.removed", job)
+        steps = (said, DeleteJob(job, Reason.OPTED_OUT, foreground=running))
+        # A Job that ended is only cleared away: what it did stays done.
+        actions += [Destroy(_interruption(job), steps)] if running else steps
+    return actions
+
+
+def _end(job: JobView, node: NodeView, reason: Reason, deleting: frozenset[str]) -> list[Action]:
+    """End what our installer does for nobody: it takes its changes back, or is past that and ends well.
+
+    A suspended one would never end, so it goes once its pods have. That a Shim was deleted is a fact about all of its
+    nodes, which no breaker holds (ADR 27).
+    """
+    if job.state is not JobState.ACTIVE or (job.ends_now and not job.stopped):
+        return []
+    step = DeleteJob(job, reason, foreground=True) if job.stopped else EndJob(job, reason)
+    changes = difference(installed_on(node), job.shims)
+    deleted = bool(changes) and deleting.issuperset(changes)
+    return [step] if deleted else [Destroy(_interruption(job), (step,))]
+
+
+def _interruption(job: JobView) -> Destruction:
+    what = f"stopping the installer on node {job.node}"
+    return Destruction(JOBS, job.name, job.uid, what, "batch/v1", "Job", job.namespace)

@@ -1,0 +1,41 @@
+"""What a Shim says while another controller works on the same, and of that it no longer does.
+
+Pure. Called by ``shim_gather`` and ``shim_decide``. Which controllers count:
+``trellis.provisioning.other_controllers``. Invariant: a Shim beside which nobody ever worked says nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from trellis.provisioning.other_controllers import Controller, Peer, keeping_off
+from trellis.provisioning.views import NodeView
+
+
+class Reason(StrEnum):
+    """Reasons of the condition."""
+
+    KWASM = "KWasmOperatorRuns"
+    RCM = "RuntimeClassManagerRuns"
+    NONE = "NoOtherController"
+
+
+def working_on(shim: str, nodes: Iterable[NodeView], controllers: Iterable[Controller]) -> Controller | None:
+    """Return the controller that keeps us off a Shim, wholly or on some of its nodes; the first may keep us off all."""
+    controllers = tuple(controllers)
+    whole = next((controller for controller in controllers if controller.peer is Peer.RCM), None)
+    return whole or next((found for node in nodes if (found := keeping_off(node, (shim,), controllers))), None)
+
+
+def keeps_off_all(controller: Controller | None) -> bool:
+    """Say whether a controller writes Shims themselves, their finalizers, status and RuntimeClasses."""
+    return controller is not None and controller.peer is Peer.RCM
+
+
+def verdict(controller: Controller | None, *, told_before: bool) -> tuple[str, str, str] | None:
+    """Return status, reason and message of the condition; None for no condition at all."""
+    if controller is not None:
+        reason = Reason.RCM if controller.peer is Peer.RCM else Reason.KWASM
+        return "True", reason.value, controller.advice
+    return ("False", Reason.NONE.value, "") if told_before else None

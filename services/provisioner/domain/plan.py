@@ -1,0 +1,303 @@
+"""Which nodes may be worked on now: the rollout limits, retries and the halt, for the whole cluster at once.
+
+Pure. In: all nodes, what each is to have, all installer Jobs, the ledger, the limits, the time. Out: the next ledger
+and what changed. Called by ``app`` with the planner's own key; the ledger is then written by compare-and-swap before
+any Job exists.
+Invariants: of no shim more nodes are in work than its limit allows, unless work was already under way when the limit
+sank; a slot is free only when proof or failure is recorded on the Node, the Node is gone, or nothing but a Job that is
+stuck holds it; nothing of a shim is begun while it is halted or paused; a removal waits for neither, only for the
+limit; a node that is skipped is not begun, and counts for no limit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from provisioner.domain.job_clock import at_work
+from provisioner.domain.slots import Slots
+from provisioner.timings import Timings
+from trellis.provisioning.attempts import (
+    Retries,
+    ShimLimits,
+    asked_of,
+    changes_of,
+    difference,
+    failing_on,
+    failure_of,
+    next_attempt,
+    retry_at,
+)
+from trellis.provisioning.ledger import Entry, Ledger
+from trellis.provisioning.leftovers import concerned_by, fulfilled, left_by, overtaken
+from trellis.provisioning.views import (
+    FailedAttempt,
+    JobState,
+    JobView,
+    NodeView,
+    Target,
+    held_back,
+    installed_on,
+    newest,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """All that a plan may depend on; ``now`` in Unix seconds.
+
+    ``targets``: by Node uid, for every node that is to have or lose something. ``held``: nodes not to be begun now, to
+    be looked at after ``held_again`` seconds; ``hands_off``: nor while another works there. ``settles_in``: seconds in
+    which none is, as Shims may be coming.
+    ``begun``: slots whose Jobs were asked for and are in ``jobs`` not yet, or never: nobody else gets these.
+    ``feared``: by Node uid, shims that a Job which is gone may have left there; such a node is in ``nodes`` as if its
+    marks named them. ``stuck``: uids of Jobs that should have ended; ``stuck_in``: seconds until the next one is.
+    """
+
+    nodes: tuple[NodeView, ...]
+    targets: Mapping[str, Target]
+    jobs: Mapping[str, tuple[JobView, ...]]
+    ledger: Ledger
+    limits: Mapping[str, ShimLimits]
+    retries: Retries
+    now: float
+    held: frozenset[str] = frozenset()
+    settles_in: float = 0.0
+    hands_off: frozenset[str] = frozenset()
+    begun: Mapping[str, Entry] = field(default_factory=dict)
+    feared: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    stuck: frozenset[str] = frozenset()
+    stuck_in: float | None = None
+    held_again: float = Timings().held
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """A shim of which too many nodes fail, or no longer do: how many, and the limit."""
+
+    shim: str
+    failing: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The next ledger, and how it differs from the one before. ``wake_in``: seconds until time alone changes it.
+
+    ``feared``: nodes whose slot is for something else now, and of which nobody knows what the Job that is gone left.
+    """
+
+    ledger: Ledger
+    claimed: tuple[NodeView, ...] = ()
+    feared: tuple[NodeView, ...] = ()
+    released: tuple[str, ...] = ()
+    failing: Mapping[str, int] = field(default_factory=dict)
+    waiting: tuple[NodeView, ...] = ()
+    wake_in: float | None = None
+
+
+def plan(world: World) -> Plan:
+    """Return who keeps a slot, who gets one and when to look again."""
+    wanted = {
+        node.uid: node
+        for node in world.nodes
+        if node.uid in world.targets and node.skip is None and not _rests(world, node)
+    }
+    entries = _kept(world) | {node.uid: world.begun[node.uid] for node in world.nodes if node.uid in world.begun}
+    released = tuple(sorted(uid for uid in world.ledger.entries if uid not in entries))
+    entries |= _adopted(world, entries)
+    before = _asked(world, wanted, world.ledger.halted)
+    failing = _failing(world, wanted, before)
+    over = (name for name, limits in world.limits.items() if 0 < limits.halt_after <= failing.get(name, 0))
+    halted = tuple(sorted(over))
+    asked = before if halted == world.ledger.halted else _asked(world, wanted, halted)
+    fresh, retries, wake_in = _candidates(world, wanted, asked, entries)
+    idle = {node.uid for node in world.nodes if node.uid in entries and _is_idle(world, node)}
+    slots = Slots(world.limits, entries, lambda: _total(world), idle)
+    claimed = []
+    for node in (*fresh, *retries):
+        target = asked[node.uid]
+        changes = changes_of(node, target)
+        if slots.take(node.uid, changes):
+            claimed.append(node)
+            entries[node.uid] = Entry(target.digest, next_attempt(node, target), int(world.now), changes)
+    return Plan(
+        Ledger(entries, halted, world.ledger.told),
+        claimed=tuple(claimed),
+        feared=tuple(node for node in world.nodes if node.uid in world.feared and _is_new(world, entries, node.uid)),
+        released=released,
+        failing=failing,
+        waiting=tuple(node for node in (*fresh, *retries) if node.uid not in entries),
+        wake_in=min((seconds for seconds in (wake_in, world.stuck_in) if seconds is not None), default=None),
+    )
+
+
+def _rests(world: World, node: NodeView) -> bool:
+    """Say whether a node has what it is to have, and nothing failed there: of most nodes a plan asks no more."""
+    return node.failed_attempt is None and node.failed_shims is None and not changes_of(node, world.targets[node.uid])
+
+
+def _is_idle(world: World, node: NodeView) -> bool:
+    """Say whether a node with an entry holds no slot: its Jobs are stuck, or none may be begun there.
+
+    The entry stays: it is what is known of the node until the Job has ended or the mark is gone.
+    """
+    live = [job for job in world.jobs.get(node.uid, ()) if at_work(job)]
+    if live:
+        return all(job.uid in world.stuck for job in live)
+    if (job := newest(world.jobs.get(node.uid, ()))) is not None and job.uid in world.stuck:
+        return True  # its Node cannot be labelled
+    return node.skip is not None and node.uid in world.feared and node.uid not in world.begun
+
+
+def begun_of(node: NodeView, target: Target | None, entry: Entry | None) -> Target | None:
+    """Return what a node is given by the slot it has: of its target what is changed by it, the rest stays."""
+    if target is None or entry is None:
+        return target
+    others = {name for name, _ in target.shims} - {*entry.shims}
+    return held_back(target, node, others) if others else target
+
+
+def _asked(world: World, wanted: Mapping[str, NodeView], halted: Collection[str]) -> dict[str, Target]:
+    return {uid: asked_of(node, world.targets[uid], world.limits, halted) for uid, node in wanted.items()}
+
+
+def _total(world: World) -> Counter[str]:
+    """Return how many nodes are to have each shim, or to lose it."""
+    nodes = (node for node in world.nodes if node.uid in world.targets and node.skip is None)
+    wanted = [(node, world.targets[node.uid]) for node in nodes]
+    return Counter(name for node, target in wanted for name in {*dict(target.shims), *changes_of(node, target)})
+
+
+def _failing(world: World, wanted: Mapping[str, NodeView], asked: Mapping[str, Target]) -> dict[str, int]:
+    """Return by shim on how many nodes the last attempt at what they are to have failed, unless that is forgiven."""
+    return Counter(
+        name
+        for uid, node in wanted.items()
+        if node.failed
+        for name in failing_on(node, world.targets[uid], asked[uid])
+        if not _forgiven(world, name, node.failed)
+    )
+
+
+def _forgiven(world: World, shim: str, failure: FailedAttempt) -> bool:
+    """Say whether a person resumed the rollout knowing of this failure.
+
+    A mark that lies in the future by more than a clock may be off would switch the halt off: it counts for nothing.
+    """
+    return is_forgiven(world.limits.get(shim), failure, world.now + world.retries.most)
+
+
+def is_forgiven(limits: ShimLimits | None, failure: FailedAttempt, latest: float) -> bool:
+    """Say whether a person resumed a shim's rollout knowing of a failure; a later mark than ``latest`` is none."""
+    return limits is not None and failure.at <= limits.forgiven <= latest
+
+
+def _kept(world: World) -> dict[str, Entry]:
+    """Return the entries whose work is not yet recorded as done or failed."""
+    nodes = {node.uid: node for node in world.nodes}
+    kept: dict[str, Entry] = {}
+    for uid, entry in world.ledger.entries.items():
+        node = nodes.get(uid)
+        jobs = world.jobs.get(uid, ())
+        if node is not None and (feared := world.feared.get(uid)) is not None:
+            kept[uid] = _doubtful(world, node, entry, feared)
+            continue
+        if node is None or _recorded(node, entry, jobs):
+            continue
+        if (uid in world.held or uid in world.hands_off) and not jobs:
+            continue  # it waits for something else than us: others may go first
+        if any(map(at_work, jobs)):
+            kept[uid] = entry
+            continue
+        target, job = world.targets.get(uid), newest(jobs)
+        begun = begun_of(node, target, entry)
+        # A removal leaves no mark behind, and its Job goes when it is done: nothing is left to change then.
+        # On a node that is skipped nothing is begun, so only the end of what was is waited for.
+        may = node.skip is None and begun is not None and entry.digest == begun.digest
+        to_do = may and begun is not None and bool(changes_of(node, begun))
+        # An older Job is nothing to wait for: it would keep the slot of a try that nobody will make any more.
+        its = job is not None and (job.digest, job.attempt) == (entry.digest, entry.attempt)
+        current = to_do or (begun is not None and its and not overtaken(job, node, begun))
+        if current or left_by(job, node):
+            kept[uid] = entry
+    return kept
+
+
+def _doubtful(world: World, node: NodeView, entry: Entry, feared: frozenset[str]) -> Entry:
+    """Return the slot of a try whose Job is gone, as that of what is to be done now: it is not given up meanwhile.
+
+    What it may have left is installed again if it is still wanted, otherwise removed.
+    """
+    asked = asked_of(node, world.targets[node.uid], world.limits, world.ledger.halted)
+    target = begun_of(node, asked, entry) or asked
+    shims = {*changes_of(node, target), *feared}
+    if entry.digest == target.digest and shims <= {*entry.shims}:
+        return entry
+    return Entry(target.digest, next_attempt(node, target), entry.since, tuple(sorted(shims)), feared=True)
+
+
+def _is_new(world: World, entries: Mapping[str, Entry], uid: str) -> bool:
+    return entries.get(uid) != world.ledger.entries.get(uid)
+
+
+def _recorded(node: NodeView, entry: Entry, jobs: tuple[JobView, ...]) -> bool:
+    """Say whether proof or failure of exactly this try stands on the Node; a removal's proof is what is not there."""
+    if node.marked_digest == entry.digest:
+        return True
+    failure, job = node.failed, newest(jobs)
+    if job and (job.digest, job.attempt) == (entry.digest, entry.attempt) and fulfilled(job, node):
+        return True
+    return failure is not None and (failure.digest, failure.attempt) == (entry.digest, entry.attempt)
+
+
+def _adopted(world: World, entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Return entries for Jobs that run without one: a lost ledger must not let a second wave begin."""
+    adopted: dict[str, Entry] = {}
+    for node in (node for node in world.nodes if node.uid in world.jobs and node.uid not in entries):
+        jobs = world.jobs[node.uid]
+        job = newest(jobs)
+        if job is None:
+            continue
+        target = world.targets.get(node.uid)
+        shims = difference(installed_on(node), job.shims) or tuple(sorted(concerned_by(job)))
+        entry = Entry(job.digest, job.attempt, job.created_at, shims)
+        at_work = job.state is JobState.ACTIVE and job.failure is None
+        waits = left_by(job, node) or (target is not None and not overtaken(job, node, target))
+        if at_work or (waits and not _recorded(node, entry, jobs)):
+            adopted[node.uid] = entry
+    return adopted
+
+
+def _candidates(
+    world: World, wanted: Mapping[str, NodeView], asked: Mapping[str, Target], entries: Mapping[str, Entry]
+) -> tuple[list[NodeView], list[NodeView], float | None]:
+    """Return first tries by name, retries that are due by time, and the seconds until the next one is."""
+    fresh: list[NodeView] = []
+    due: list[tuple[float, NodeView]] = []
+    later: list[float] = []
+    for node in sorted(wanted.values(), key=lambda node: node.name):
+        target = asked[node.uid]
+        # Nobody can start a pod on a node that is not ready; its next change wakes us, as the end of another's work.
+        if node.uid in entries or not node.ready or node.uid in world.hands_off or not changes_of(node, target):
+            continue
+        if any(map(at_work, world.jobs.get(node.uid, ()))):
+            continue  # a Job that was judged by the clock may still run there: its end wakes us
+        if node.uid in world.held or world.settles_in:
+            later.append(world.settles_in or world.held_again)
+            continue
+        failure = failure_of(node, target)
+        if failure is None:
+            fresh.append(node)
+            continue
+        at = retry_at(node.uid, failure, world.retries)
+        if any(_forgiven(world, name, failure) for name in changes_of(node, target)):
+            at = min(at, world.now)
+        # A failure "in the future" comes from a clock that was set back: waiting for it could take for ever.
+        if at <= world.now or failure.at > world.now + world.retries.most:
+            due.append((at, node))
+        else:
+            later.append(at - world.now)
+    retries = [node for _, node in sorted(due, key=lambda pair: (pair[0], pair[1].name))]
+    return fresh, retries, min(later, default=None)

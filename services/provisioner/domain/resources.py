@@ -1,0 +1,224 @@
+"""Manifests the provisioner writes: the installer Job and the rollout ledger.
+
+Pure and total: arguments in, manifest out; each variant has a golden file. Called by ``apply``.
+Invariants: names and label values fit Kubernetes' 63 characters for any node name; a manifest is a function of its
+arguments alone, so a repeated create meets its own former self.
+Source of the Job's shape: KWasm operator (peers keep their manifests and RBAC); design section 5.1, step 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from provisioner.domain.surroundings import Surroundings, make_env, make_volumes, pull_secrets_of
+from trellis import names
+from trellis.installer_api.result import EXIT_FINAL
+from trellis.installer_api.spec import InstallSpec
+from trellis.provisioning.views import PROVISION, REMOVE, UNDO, JobView, NodeView, Target, encode_digests
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What one Job does: what its node has afterwards, and by whom.
+
+    ``spec`` None: the legacy installer image, which is told nothing. Otherwise our own installer, which adds the shims
+    of ``spec``, or with ``removes`` takes them away. ``canaries``: Shims that a pod is to try before the Job counts.
+    ``undoes``: the Job whose doing is taken back, ``why``, and the shims ``blamed``; ``target`` is then what the node's
+    marks are to say after it. ``first``: what is removed by force before the shims of ``spec`` are installed.
+    ``feared``: shims that may be there before it begins, though the node's marks do not name them.
+    """
+
+    target: Target
+    handlers: tuple[str, ...] = ()
+    removed_handlers: tuple[str, ...] = ()
+    spec: InstallSpec | None = None
+    removes: bool = False
+    force: bool = False
+    first: InstallSpec | None = None
+    canaries: tuple[str, ...] = ()
+    undoes: JobView | None = None
+    blamed: str = ""
+    why: str = ""
+    feared: frozenset[str] = frozenset()
+
+    @property
+    def operation(self) -> str:
+        """The label of the Job, and a part of its name."""
+        if self.undoes is not None:
+            return UNDO
+        return REMOVE if self.removes else PROVISION
+
+    @property
+    def fetched(self) -> tuple[str, ...] | None:
+        """The pull secrets for what is fetched; None if nothing is, as what goes away."""
+        return None if self.spec is None or self.removes else pull_secrets_of(self.spec)
+
+    @property
+    def digest(self) -> str:
+        """The digest that the Job's outcome is recorded for."""
+        return self.target.digest if self.undoes is None else self.undoes.digest
+
+
+@dataclass(frozen=True, slots=True)
+class Installer:
+    """What runs on each node. ``deadline`` in seconds; ``retries`` are the Job's own, within one attempt.
+
+    ``image`` is the legacy installer's, ``own_image`` that of our own, which alone is told of its ``surroundings``.
+    """
+
+    image: str
+    own_image: str
+    pull_policy: str
+    handler: str | None
+    namespace: str
+    deadline: int
+    retries: int
+    cpu: str
+    memory: str
+    service_account: str
+    surroundings: Surroundings = field(default_factory=Surroundings)
+
+    def spec(self) -> Mapping[str, str | None]:
+        """Return what makes two installations the same: its digest is what nodes carry."""
+        return {"image": self.image, "handler": self.handler}
+
+
+def make_installer_job(
+    installer: Installer, node: NodeView, task: Task, attempt: int, traceparent: str | None
+) -> Manifest:
+    """Return the privileged Job that installs runtimes on one node, or takes them away."""
+    digest = task.digest
+    labels = {
+        names.LABEL_JOB: "true",
+        names.LABEL_MANAGED_BY: names.MANAGED_BY,
+        names.LABEL_NODE_UID: node.uid,
+        names.LABEL_DIGEST: digest,
+        names.LABEL_OPERATION: task.operation,
+        names.LABEL_ATTEMPT: str(attempt),
+    }
+    annotations = {names.ANNOTATION_NODE: node.name}
+    for annotation, listed in (
+        (names.ANNOTATION_HANDLER, task.handlers),
+        (names.ANNOTATION_REMOVED_HANDLERS, task.removed_handlers),
+        (names.ANNOTATION_FEARED, tuple(sorted(task.feared))),
+        (names.ANNOTATION_CANARIES, task.canaries),
+    ):
+        if listed:
+            annotations[annotation] = ",".join(listed)
+    if task.spec is not None:
+        annotations[names.ANNOTATION_SHIMS] = encode_digests(dict(task.target.shims))
+    if task.undoes is not None:
+        annotations[names.ANNOTATION_UNDOES] = task.why
+        if task.blamed:
+            annotations[names.ANNOTATION_BLAMED] = task.blamed
+    if traceparent:
+        annotations[names.ANNOTATION_TRACEPARENT] = traceparent
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": names.installer_job_name(node.name, node.uid, digest, task.operation, attempt),
+            "namespace": installer.namespace,
+            "labels": labels,
+            "annotations": annotations,
+            # The garbage collector takes the Job when its node goes, whoever leads then.
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}],
+        },
+        "spec": {
+            "backoffLimit": installer.retries,
+            **_failure_policy(task),
+            "activeDeadlineSeconds": installer.deadline,
+            "template": {
+                "metadata": {"labels": labels, "annotations": annotations},
+                "spec": _pod_spec(installer, node, task, traceparent),
+            },
+        },
+    }
+
+
+def _failure_policy(task: Task) -> Manifest:
+    """Return when retries are over at once: our own installer ends with 2 where the same again is of no use.
+
+    Without it each pod of the Job would restart a container runtime that does not come up with the shim.
+    """
+    if task.spec is None:
+        return {}
+    codes = {"containerName": names.JOB_CONTAINER, "operator": "In", "values": [EXIT_FINAL]}
+    return {"podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": codes}]}}
+
+
+def _pod_spec(installer: Installer, node: NodeView, task: Task, traceparent: str | None) -> Manifest:
+    volumes: list[tuple[Manifest, str]] = [
+        ({"name": "node-root", "hostPath": {"path": "/", "type": "Directory"}}, names.NODE_ROOT)
+    ]
+    if task.spec is not None:
+        volumes += make_volumes(installer.surroundings, task.fetched)
+    image_pull_secrets = [{"name": name} for name in installer.surroundings.image_pull_secrets]
+    resources = {"cpu": installer.cpu, "memory": installer.memory}
+    container = {
+        "name": names.JOB_CONTAINER,
+        "image": installer.image if task.spec is None else installer.own_image,
+        **_command(task),
+        "imagePullPolicy": installer.pull_policy,
+        "env": _env(installer, task, traceparent),
+        "securityContext": {"privileged": True},
+        "resources": {"requests": resources, "limits": {"memory": installer.memory}},
+        # So that an installer that writes no termination message still leaves its last log lines.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [_mount(volume["name"], path) for volume, path in volumes],
+    }
+    return {
+        "nodeName": node.name,
+        "hostPID": True,
+        "restartPolicy": "Never",
+        # So that the kubelet ends it also when its Job is gone; where there is one, the Job's comes first.
+        "activeDeadlineSeconds": installer.deadline,
+        "serviceAccountName": installer.service_account,
+        **({"imagePullSecrets": image_pull_secrets} if image_pull_secrets else {}),
+        "automountServiceAccountToken": False,
+        # nodeName passes by the scheduler, but a NoExecute taint would still evict the installer half-way.
+        "tolerations": [{"operator": "Exists"}],
+        "volumes": [volume for volume, _ in volumes],
+        **({"initContainers": [_removal_first(container, task.first)]} if task.first else {}),
+        "containers": [container],
+    }
+
+
+def _removal_first(container: Manifest, removals: InstallSpec) -> Manifest:
+    """Return the container that removes what was added, before the installer's own installs what was there before.
+
+    Two runs of one pod: the installer knows one operation a run, and the Job is to have one outcome.
+    """
+    env = [
+        item if item["name"] != names.INSTALLER_SPEC else item | {"value": removals.to_json()}
+        for item in container["env"]
+    ]
+    return container | {"name": names.JOB_REMOVAL_CONTAINER, "args": ["uninstall", "--force"], "env": env}
+
+
+def _env(installer: Installer, task: Task, traceparent: str | None) -> list[Manifest]:
+    env: list[Manifest] = [{"name": "NODE_ROOT", "value": names.NODE_ROOT}]
+    if task.spec is not None:
+        env.append({"name": names.INSTALLER_SPEC, "value": task.spec.to_json()})
+        env += make_env(installer.surroundings, task.fetched)
+    if traceparent:
+        env.append({"name": "TRACEPARENT", "value": traceparent})
+    return env
+
+
+def _mount(volume: str, path: str) -> Manifest:
+    mount: Manifest = {"name": volume, "mountPath": path}
+    return mount if path == names.NODE_ROOT else mount | {"readOnly": True}
+
+
+def _command(task: Task) -> Manifest:
+    """Return what our own installer is to do; a legacy image knows by itself."""
+    if task.spec is None:
+        return {}
+    if not task.removes:
+        return {"args": ["install"]}
+    return {"args": ["uninstall", "--force"] if task.force else ["uninstall"]}

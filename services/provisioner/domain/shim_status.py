@@ -1,0 +1,217 @@
+"""What the status of a Shim says: counts, and the conditions Available, Progressing, Degraded.
+
+Pure. In: a snapshot of the Shim. Out: its status, each condition with its reason and a message for people. Called by
+``shim_decide``. Invariant: Degraded names only what keeps nodes from what they are to have now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from provisioner.domain.hands_off import keeps_off_all, verdict
+from provisioner.domain.shim_snapshot import Snapshot
+from trellis import names
+from trellis.installer_api.spec import ShimWish
+from trellis.provisioning.shim_status import NODES_SKIPPED, OTHER_CONTROLLER, Condition, Counts, Reason, Status
+from trellis.provisioning.shims import Refusal, ShimView
+from trellis.provisioning.views import NodeView, installed_on, proved_of
+
+BAD_NEWS: Final = frozenset({"Degraded", OTHER_CONTROLLER})
+"""Conditions that are bad news when they are True."""
+_NAMED: Final = 5
+"""Nodes a message names; the others are counted."""
+
+
+def status_of(snapshot: Snapshot) -> Status:
+    """Return the status as it is to stand; a condition keeps the time of its last change of status.
+
+    Where another controller writes the Shim itself, everything but that is left as it is: it counts too.
+    """
+    if keeps_off_all(snapshot.other):
+        others = (condition for condition in snapshot.status.conditions if condition.type != OTHER_CONTROLLER)
+        return replace(snapshot.status, conditions=(*others, *_other_controller(snapshot)))
+    counts = _counts(snapshot)
+    conditions = (_available(snapshot.shim, counts), _progressing(snapshot, counts), _degraded(snapshot))
+    former = {condition.type: condition for condition in snapshot.status.conditions}
+    dated = tuple(_dated(condition, former.get(condition.type), snapshot) for condition in conditions)
+    special = (*_nodes_skipped(snapshot), *_other_controller(snapshot))
+    return Status(counts, (*dated, *special), snapshot.shim.generation, _digest(snapshot))
+
+
+def _other_controller(snapshot: Snapshot) -> tuple[Condition, ...]:
+    former = next((condition for condition in snapshot.status.conditions if condition.type == OTHER_CONTROLLER), None)
+    said = verdict(snapshot.other, told_before=former is not None)
+    return (_dated(Condition(OTHER_CONTROLLER, *said), former, snapshot),) if said else ()
+
+
+def _nodes_skipped(snapshot: Snapshot) -> tuple[Condition, ...]:
+    """Return the condition that names the nodes which no installer is to run on; none if there are none."""
+    if not (skipped := snapshot.skipped) or snapshot.shim.deleting:
+        return ()
+    by_reason: dict[str, list[NodeView]] = {}
+    for node in skipped:
+        if node.skip is not None:
+            by_reason.setdefault(node.skip.reason.value, []).append(node)
+    reason = max(by_reason, key=lambda name: (len(by_reason[name]), name))
+    text = "; ".join(f"{name}: {listed(nodes)}" for name, nodes in sorted(by_reason.items()))
+    former = next((condition for condition in snapshot.status.conditions if condition.type == NODES_SKIPPED), None)
+    return (_dated(Condition(NODES_SKIPPED, "True", reason, f"no installer runs on {text}"), former, snapshot),)
+
+
+def _digest(snapshot: Snapshot) -> str:
+    """Return the version that nodes are brought to; where platforms have their own archives there are several."""
+    return ",".join(sorted({wish.digest for _, wish in snapshot.wishes if isinstance(wish, ShimWish)}))
+
+
+def _counts(snapshot: Snapshot) -> Counts:
+    name = snapshot.shim.name
+    ready = updated = 0
+    to_have = [(node, wish) for node, wish in snapshot.wishes if node.skip is None]
+    for node, wish in to_have:
+        has = proved_of(installed_on(node)).get(name)
+        ready += has is not None
+        updated += isinstance(wish, ShimWish) and has == wish.digest
+    return Counts(len(to_have), ready, updated, len(snapshot.failing))
+
+
+def _available(shim: ShimView, counts: Counts) -> Condition:
+    if shim.invalid:
+        return Condition("Available", "False", Refusal.INVALID.value, shim.invalid)
+    if not counts.nodes:
+        return Condition("Available", "False", Reason.NO_NODES.value, "no node is to have this Shim")
+    text = f"{counts.ready} of {counts.nodes} nodes run it"
+    if counts.ready == counts.nodes:
+        return Condition("Available", "True", Reason.ALL_READY.value, text)
+    return Condition("Available", "False", Reason.NOT_ALL_READY.value, text)
+
+
+def _progressing(snapshot: Snapshot, counts: Counts) -> Condition:
+    """Say how far the rollout is; False once there is nothing left to do, or nothing may be done."""
+    shim, kind = snapshot.shim, "Progressing"
+    at_work = f"{len(snapshot.in_work)} in work{_away(snapshot)}"
+    text = f"{counts.updated} of {counts.nodes} nodes have this version, {at_work}"
+    if shim.deleting:
+        text = f"{len(snapshot.holders)} nodes still have it, {at_work}"
+        return Condition(kind, "True", Reason.REMOVING.value, text)
+    if counts.updated == counts.nodes and not snapshot.leaving:
+        return Condition(kind, "False", Reason.UPDATED.value, text)
+    if snapshot.other is not None and not snapshot.in_work:
+        return Condition(kind, "False", OTHER_CONTROLLER, f"waits for {snapshot.other.peer.value} to go: {text}")
+    if shim.paused:
+        return Condition(kind, "False", Reason.PAUSED.value, f"paused by spec.paused: {text}")
+    if snapshot.halted:
+        return Condition(kind, "False", Reason.HALTED.value, f"too many nodes fail, no further one is begun: {text}")
+    return Condition(kind, "True", Reason.UPDATING.value, text)
+
+
+def _away(snapshot: Snapshot) -> str:
+    """Return which nodes are still to be worked on and are not ready, as the end of a sentence; "" if none."""
+    todo = [node for node, wish in snapshot.wishes if not _has(snapshot.shim, node, wish)]
+    away = [node for node in (*todo, *snapshot.leaving) if not node.ready and node.skip is None]
+    return f"; not ready, so not now: {listed(away)}" if away else ""
+
+
+def _has(shim: ShimView, node: NodeView, wish: ShimWish | Refusal) -> bool:
+    return isinstance(wish, ShimWish) and installed_on(node).get(shim.name) == wish.digest
+
+
+def _degraded(snapshot: Snapshot) -> Condition:
+    """Say what keeps nodes from having the Shim, the worst first."""
+    shim, kind = snapshot.shim, "Degraded"
+    if shim.invalid:
+        return Condition(kind, "True", Refusal.INVALID.value, f"{shim.invalid}: mend the spec")
+    if conflict := conflict_of(snapshot):
+        return Condition(kind, "True", Reason.RUNTIME_CLASS_CONFLICT.value, conflict)
+    if snapshot.class_refused:
+        message = f"no pod can name the RuntimeClass {shim.runtime_class!r}: {snapshot.class_refused}"
+        return Condition(kind, "True", Reason.RUNTIME_CLASS_REFUSED.value, message)
+    if snapshot.ledger_refused and not shim.paused:
+        message = f"no node is begun, because the rollout ledger is refused: {snapshot.ledger_refused}"
+        return Condition(kind, "True", Reason.LEDGER_REFUSED.value, message)
+    if snapshot.refused:
+        node, reason, words = snapshot.refused[-1]
+        message = f"{listed(one for one, _, _ in snapshot.refused)}; {node.name}: {words}"
+        return Condition(kind, "True", reason, message)
+    if snapshot.held:
+        return Condition(kind, "True", Reason.MASS_DELETION.value, _held(snapshot))
+    if refused := _refused(snapshot):
+        return refused
+    if failing := snapshot.failing:
+        first = failing[0]
+        message = f"the last attempt failed on {listed(failing)}; {first.name}: {first.failure or 'no reason given'}"
+        return Condition(kind, "True", Reason.FAILING.value, message)
+    if snapshot.in_use:
+        node, why = min(snapshot.in_use, key=lambda pair: pair[0].name)
+        message = f"it cannot leave {listed(node for node, _ in snapshot.in_use)}; {node.name}: {why}"
+        return Condition(kind, "True", Reason.IN_USE.value, message)
+    return Condition(kind, "False", Reason.HEALTHY.value, "")
+
+
+def _held(snapshot: Snapshot) -> str:
+    return (
+        "it was deleted together with other Shims, or with their CRD, so the circuit breaker of node-watcher limits "
+        f"how fast {len(snapshot.held)} nodes lose it ({listed(snapshot.held)}). To go on at once: trellis breaker "
+        f"close node-watcher. To keep it: remove the finalizer {names.FINALIZER} from the Shim, and create it again"
+    )
+
+
+def _refused(snapshot: Snapshot) -> Condition | None:
+    """Say what of the Shim's own spec keeps it from nodes that it is for; None if nothing does."""
+    shim, kind = snapshot.shim, "Degraded"
+    refused: dict[Refusal, list[NodeView]] = {}
+    for node, wish in snapshot.wishes:
+        if isinstance(wish, Refusal):
+            refused.setdefault(wish, []).append(node)
+    if nodes := refused.get(Refusal.HANDLER_CONFLICT):
+        message = (
+            f"Shim {', '.join(snapshot.rivals)} has the handler {shim.handler!r} too, and a handler is one Shim's, so "
+            f"{shim.name} is not installed on {listed(nodes)}: select other nodes, or make a Shim with another handler"
+        )
+        return Condition(kind, "True", Refusal.HANDLER_CONFLICT.value, message)
+    if nodes := refused.get(Refusal.UNVERIFIED):
+        message = (
+            "the source has no sha256 (or the image no digest), so nothing is installed: add it, or allow it for all "
+            f"Shims with TRELLIS_REQUIRE_CHECKSUM=false; {listed(nodes)}"
+        )
+        return Condition(kind, "True", Refusal.UNVERIFIED.value, message)
+    if nodes := refused.get(Refusal.UNSIGNED):
+        message = (
+            "none of the keys of TRELLIS_SHIM_KEYS signed what it installs: sign it by `cosign sign-blob` (an image by "
+            f"`cosign sign`), and put the signature beside the location; {listed(nodes)}"
+        )
+        return Condition(kind, "True", Refusal.UNSIGNED.value, message)
+    if nodes := refused.get(Refusal.NO_SOURCE):
+        archs = ", ".join(sorted({node.architecture or "unknown" for node in nodes}))
+        message = f"spec.fetchStrategy has no source for linux/{archs}: {listed(nodes)}"
+        return Condition(kind, "True", Refusal.NO_SOURCE.value, message)
+    return None
+
+
+def listed(nodes: Iterable[NodeView]) -> str:
+    """Return the names of nodes for people: the first few, and how many more there are."""
+    known = sorted(node.name for node in nodes)
+    more = len(known) - _NAMED
+    return ", ".join(known[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _dated(condition: Condition, former: Condition | None, snapshot: Snapshot) -> Condition:
+    """Return the condition with the time of its last change of status, as the API conventions have it."""
+    same = former is not None and former.status == condition.status and bool(former.since)
+    since = former.since if same and former else snapshot.now
+    return replace(condition, since=since, observed_generation=snapshot.shim.generation)
+
+
+def conflict_of(snapshot: Snapshot) -> str:
+    """Return why the RuntimeClass cannot be ours; one of nobody's that says the same is taken over.
+
+    One of a former Shim of the same name is taken over too: the Shim was re-created.
+    """
+    shim, found = snapshot.shim, snapshot.runtime_class
+    if found is None or found.owner == shim.uid or found.owner_name == shim.name:
+        return ""
+    if not found.owner and found.handler == shim.handler:
+        return ""
+    of = "another Shim's" if found.owner else f"somebody else's (handler {found.handler!r})"
+    return f"RuntimeClass {found.name} is {of}: name another in spec.runtimeClass.name, or delete it"

@@ -1,0 +1,104 @@
+"""What our own installer needs of the network around it, as env and volumes of its Job.
+
+Pure: arguments in, parts of a manifest out. Called by ``resources``.
+Invariants: nothing secret is a value here: a proxy's password and registry credentials stay in their Secrets, which the
+kubelet hands to the container; credentials of registries are files, never env. A ConfigMap or Secret that is missing
+does not keep the installer from starting where it can say so itself, which is quicker than the Job's deadline.
+Source of the names: ``node_installer --help``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from trellis.installer_api.spec import InstallSpec
+
+Manifest = dict[str, Any]
+
+CA_DIRECTORY: Final = "/etc/trellis/ca"
+PULL_SECRETS_DIRECTORY: Final = "/etc/trellis/pull-secrets"
+PROXY_VARIABLES: Final = ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
+"""Also the keys of the proxy's Secret; the first of them must be there."""
+_CA_FILE: Final = "ca.pem"
+_READABLE_BY_ROOT: Final = 0o400
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Where the installer's spans go, and how it gets out. Every Secret and ConfigMap is in the namespace of the Jobs.
+
+    ``proxies``: values by name of the variable, without credentials. ``proxy_secret``: what has the other variables.
+    ``ca``: name and key of a ConfigMap. ``image_pull_secrets``: for the image of the installer itself.
+    ``sends_alone``: no service has an endpoint, so none decided whether the trace is to be sent.
+    """
+
+    otlp_endpoint: str | None = None
+    sends_alone: bool = False
+    proxies: tuple[tuple[str, str], ...] = ()
+    proxy_secret: str | None = None
+    ca: tuple[str, str] | None = None
+    image_pull_secrets: tuple[str, ...] = ()
+
+
+def make_env(surroundings: Surroundings, fetched: Sequence[str] | None) -> list[Manifest]:
+    """Return the installer's environment variables, in a fixed order.
+
+    ``fetched``: the pull secrets for what it fetches, None if it fetches nothing. A removal then waits for no Secret.
+    """
+    env: list[Manifest] = []
+    if surroundings.otlp_endpoint:
+        env.append({"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": surroundings.otlp_endpoint})
+        if surroundings.sends_alone:
+            env.append({"name": "OTEL_TRACES_SAMPLER", "value": "always_on"})
+    plain = dict(surroundings.proxies)
+    for variable in PROXY_VARIABLES:
+        if variable in plain:
+            env.append({"name": variable, "value": plain[variable]})
+        elif surroundings.proxy_secret:
+            reference: Manifest = {"name": surroundings.proxy_secret, "key": variable}
+            if fetched is None or variable != PROXY_VARIABLES[0]:
+                reference["optional"] = True
+            env.append({"name": variable, "valueFrom": {"secretKeyRef": reference}})
+    if _ca(surroundings, fetched):
+        env.append({"name": "TRELLIS_INSTALLER_CA_FILE", "value": f"{CA_DIRECTORY}/{_CA_FILE}"})
+    if fetched:
+        env.append({"name": "TRELLIS_INSTALLER_PULL_SECRETS", "value": PULL_SECRETS_DIRECTORY})
+    return env
+
+
+def make_volumes(surroundings: Surroundings, fetched: Sequence[str] | None) -> list[tuple[Manifest, str]]:
+    """Return the installer's volumes, each with the directory where it is mounted; ``fetched`` as in make_env."""
+    volumes: list[tuple[Manifest, str]] = []
+    if ca := _ca(surroundings, fetched):
+        name, key = ca
+        source = {"name": name, "items": [{"key": key, "path": _CA_FILE}], "optional": True}
+        volumes.append(({"name": "ca", "configMap": source}, CA_DIRECTORY))
+    sources = [
+        {
+            "secret": {
+                "name": name,
+                "items": [{"key": ".dockerconfigjson", "path": f"{name}/config.json"}],
+                "optional": True,
+            }
+        }
+        for name in fetched or ()
+    ]
+    if sources:
+        projected = {"sources": sources, "defaultMode": _READABLE_BY_ROOT}
+        volumes.append(({"name": "pull-secrets", "projected": projected}, PULL_SECRETS_DIRECTORY))
+    return volumes
+
+
+def _ca(surroundings: Surroundings, fetched: Sequence[str] | None) -> tuple[str, str] | None:
+    """Return the ConfigMap with CAs if there is a use for it: something is fetched, or spans are sent by TLS."""
+    sends = (surroundings.otlp_endpoint or "").lower().startswith("https:")
+    return surroundings.ca if fetched is not None or sends else None
+
+
+def pull_secrets_of(spec: InstallSpec) -> tuple[str, ...]:
+    """Return the names of the Secrets that a wish's sources need, by name."""
+    return tuple(
+        sorted({source.pull_secret for shim in spec.shims for source in shim.sources if source.pull_secret is not None})
+    )

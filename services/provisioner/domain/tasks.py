@@ -1,0 +1,116 @@
+"""What the Job that brings a node to its target is to do: which shims it adds, or takes away.
+
+Pure. In: a Node, its target, the Shims as they are. Out: a :class:`Task` for ``resources``. Called by ``gather``.
+Invariants: a Job is told of what changes on its node and of nothing else, so what keeps one Shim from being installed
+keeps no other; what is to go goes by its name and owner, which the node knows, whatever has become of its Shim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from provisioner.domain.canary import canary_of
+from provisioner.domain.resources import Task
+from trellis.crds.shim import RemovalPolicy
+from trellis.installer_api.spec import InstallSpec, ShimWish, removal_of, shim_owner
+from trellis.provisioning.attempts import changes_of
+from trellis.provisioning.shims import ShimView, wish_for
+from trellis.provisioning.views import KWASM, JobView, NodeView, Target, installed_on, unproved
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the settings say of Jobs. ``handler``: the legacy image's; ``canary_image``: for Shims that name none.
+
+    ``retry_refused``: for this Job, whether a person resumed the rollout knowing of the node's last failure.
+    """
+
+    handler: str | None
+    canary_image: str
+    require_checksum: bool
+    allow_http: bool
+    retry_refused: bool = False
+
+    def spec(self, wishes: tuple[ShimWish, ...]) -> InstallSpec:
+        """Return what an installer is told of these shims."""
+        return InstallSpec(wishes, self.require_checksum, self.allow_http, self.retry_refused)
+
+
+def task_of(node: NodeView, target: Target, shims: Mapping[str, ShimView], rules: Rules) -> Task:
+    """Return what is to be done on a node; what is to go goes in a run of its own."""
+    wanted, installed = dict(target.shims), installed_on(node)
+    if tuple(wanted) == (KWASM,) and not installed.keys() - {KWASM}:
+        return Task(target, handlers=(rules.handler,) if rules.handler else ())
+    going = sorted(name for name in installed if name not in wanted and name != KWASM)
+    if going:
+        return _removal(target, going, shims, rules)
+    changed = [shims[name] for name in changes_of(node, target) if name in shims]
+    wishes = _wishes(changed, node, require_checksum=rules.require_checksum)
+    return Task(
+        target,
+        handlers=tuple(wish.handler for wish in wishes),
+        spec=rules.spec(wishes),
+        canaries=tuple(shim.name for shim in changed if canary_of(shim, rules.canary_image) is not None),
+    )
+
+
+def _removal(target: Target, going: Iterable[str], shims: Mapping[str, ShimView], rules: Rules) -> Task:
+    """Return the removal of Shims. Force is for all of them or for none: ``target_of`` keeps the two apart."""
+    removals = removals_of(going, shims)
+    stay = {shims[name].handler for name, _ in target.shims if name in shims}
+    return Task(
+        target,
+        removed_handlers=tuple(wish.handler for wish in removals if wish.handler and wish.handler not in stay),
+        spec=rules.spec(removals),
+        removes=True,
+        force=all(name in shims and shims[name].removal_policy is RemovalPolicy.FORCE for name in going),
+    )
+
+
+def removals_of(going: Iterable[str], shims: Mapping[str, ShimView]) -> tuple[ShimWish, ...]:
+    """Return what takes Shims from a node. Of one whose object is gone the node's own record tells the handler."""
+    return tuple(removal_of(name, shim_owner(name), shims[name].handler if name in shims else "") for name in going)
+
+
+@dataclass(frozen=True, slots=True)
+class Undoing:
+    """What becomes of the shims that a Job put onto a node in vain.
+
+    ``new`` go, whatever runs with them; of ``former`` the versions of before are installed again (ADR 20); of ``lost``
+    no such version is kept: they stay, and nothing is proved of them.
+    """
+
+    new: tuple[ShimWish, ...]
+    former: tuple[ShimWish, ...] = ()
+    lost: frozenset[str] = frozenset()
+
+
+def undo_of(node: NodeView, job: JobView, why: str, undoing: Undoing, rules: Rules) -> Task:
+    """Return what takes back a Job's doing of some shims and makes the node again what its marks say of them.
+
+    What the Job added besides stays as it is, and the Job's outcome says so (ADR 29).
+    """
+    had, gone = installed_on(node), {wish.name for wish in undoing.new}
+    after = {name: digest for name, digest in had.items() if name not in gone}
+    after |= {name: unproved(had.get(name)) for name in undoing.lost}
+    after |= {wish.name: wish.digest for wish in undoing.former}
+    after |= {name: unproved(None) for name in job.shims if name not in had and name not in gone}
+    removes = bool(undoing.new) and not undoing.former
+    removals = InstallSpec(undoing.new, require_checksum=False, allow_http=rules.allow_http)
+    installs = InstallSpec(undoing.former, require_checksum=False, allow_http=rules.allow_http)
+    return Task(
+        Target(tuple(sorted(after.items()))),
+        removed_handlers=tuple(wish.handler for wish in undoing.new if wish.handler),
+        spec=removals if removes else installs,
+        removes=removes,
+        force=removes,
+        first=removals if undoing.new and undoing.former else None,
+        undoes=job,
+        why=why,
+    )
+
+
+def _wishes(shims: Iterable[ShimView], node: NodeView, *, require_checksum: bool) -> tuple[ShimWish, ...]:
+    wishes = (wish_for(shim, node.architecture, require_checksum=require_checksum) for shim in shims)
+    return tuple(wish for wish in wishes if isinstance(wish, ShimWish))

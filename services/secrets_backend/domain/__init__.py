@@ -1,0 +1,1 @@
+"""The secrets protocol, and which request may read which Secret. Pure."""

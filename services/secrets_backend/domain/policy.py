@@ -1,0 +1,76 @@
+"""What a workload's policy asks for: the namespace to read in, and whom to read as.
+
+Pure. In: the policy of a request, a text of JSON. Out: namespace and account. Called by ``protocol``. A policy asks and
+never grants: that is ``decide``'s.
+Source: the policy of secrets-kubernetes, ``{"type": …, "properties": {"namespace", "impersonate"}}``; ``type`` and
+what is unknown are not looked at, no namespace means the one called ``default``. Stricter: a namespace must be a name
+that a namespace can have, an account one that fits into a header as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from secrets_backend.domain.reading import UNREADABLE, quoted, read_object
+from secrets_backend.domain.refusals import ErrorName, Refusal
+
+_DEFAULT_NAMESPACE: Final = "default"
+_LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_ACCOUNT_MAX: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """``impersonate``: the name as it was given, None if there is none (an empty one is none)."""
+
+    namespace: str
+    impersonate: str | None
+
+
+def read_policy(text: str) -> Policy:
+    """Return what a policy asks for.
+
+    Raises:
+        Refusal: ``PolicyError``, it is no policy.
+    """
+    policy = read_object(text)
+    if policy is UNREADABLE:
+        raise _refused("the policy is no JSON object" if text else "there is no policy")
+    if not isinstance(policy.get("type"), str | None):
+        raise _refused("the type of the policy is no text")
+    if "properties" not in policy:
+        raise _refused('the policy has no "properties": namespace and impersonate belong into it')
+    properties = policy["properties"]
+    if properties is None:
+        properties = {}
+    if not isinstance(properties, dict):
+        raise _refused("the properties of the policy are no object")
+    namespace = _property(properties, "namespace")
+    return Policy(_namespace(_DEFAULT_NAMESPACE if namespace is None else namespace), _account(properties))
+
+
+def _property(properties: dict[str, Any], name: str) -> str | None:
+    value = properties.get(name)
+    if value is not None and not isinstance(value, str):
+        raise _refused(f"the property {name} of the policy is no text")
+    return value
+
+
+def _namespace(name: str) -> str:
+    if not _LABEL.fullmatch(name):
+        raise _refused(f"the property namespace of the policy, {quoted(name)}, is no name of a namespace")
+    return name
+
+
+def _account(properties: dict[str, Any]) -> str | None:
+    name = _property(properties, "impersonate")
+    # A header would lose blanks around it, and with them be another user.
+    if name and (len(name) > _ACCOUNT_MAX or not name.isprintable() or name != name.strip()):
+        raise _refused(f"the property impersonate of the policy, {quoted(name)}, is no name of an account")
+    return name or None
+
+
+def _refused(why: str) -> Refusal:
+    return Refusal(ErrorName.POLICY, why)

@@ -1,0 +1,73 @@
+"""What wakes secrets_backend from Kubernetes: groups of hosts, SecretGrants; and where each group's link is.
+
+In: changes from the informers, keys of groups. Out: links. Called by ``app``. Invariants: a group of which nothing can
+be read keeps the link it was on; a grant counts from the moment it is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from secrets_backend.domain.decide import Grant, view_grant
+from secrets_backend.gather import Known
+from secrets_backend.links import Links
+from trellis.kube.client import Kube
+from trellis.kube.informer import Change, Informer
+from trellis.kube.resources import HOST_CONFIGS, SECRET_GRANTS
+from trellis.kube.watch_timings import WatchTimings
+from trellis.lattice.connection.group_addresses import address_of
+from trellis.lattice.domain.group_views import GroupView, view_group
+from trellis.telemetry import TraceContext
+
+
+class Watches:
+    """The informers. Both kinds are optional: without host groups there is nobody to answer."""
+
+    def __init__(self, kube: Kube, timings: WatchTimings) -> None:
+        self.on_group: Callable[[Change[GroupView]], None] | None = None
+        self.on_grant: Callable[[Change[Grant]], None] | None = None
+        self.groups = Informer(kube, HOST_CONFIGS, view_group, self._group, optional=True, timings=timings)
+        self.grants = Informer(kube, SECRET_GRANTS, view_grant, self._grant, optional=True, timings=timings)
+
+    def _group(self, change: Change[GroupView]) -> None:
+        if self.on_group is not None:
+            self.on_group(change)
+
+    def _grant(self, change: Change[Grant]) -> None:
+        if self.on_grant is not None:
+            self.on_grant(change)
+
+    def __iter__(self) -> Iterator[Informer[Any]]:
+        """Yield every informer."""
+        yield from (self.groups, self.grants)
+
+
+@dataclass(frozen=True, slots=True)
+class FollowGroups:
+    """One run of a group's key: where its link is by now."""
+
+    kube: Kube
+    known: Known
+    links: Links
+    seconds: float
+
+    async def run(self, key: str, trace: TraceContext | None) -> float | None:
+        """Put a group on its link; returns when to read its Secrets again.
+
+        Raises:
+            KubeError: a Secret could not be read.
+        """
+        del trace
+        group = self.known.groups.get(key)
+        if group is None or group.spec is None:
+            self.links.need(key, None)
+            self.known.seen.add(key)
+            return None
+        try:
+            address, secret = await address_of(self.kube, group)
+            self.links.need(key, None if address is None else address.link)
+        finally:
+            self.known.seen.add(key)
+        return self.seconds if secret else None

@@ -1,0 +1,1 @@
+"""The Services and EndpointSlices of an application. Pure."""

@@ -1,0 +1,278 @@
+"""What becomes of one application's Services in one namespace.
+
+Pure: a snapshot in, actions with reasons out. Called by ``app``. Invariants: a Service of somebody else is never
+touched; one of ours goes only when it is known that its application is not to have it; endpoints are there before a
+Service leads to them alone; of two lattices' applications with one name each keeps the Service it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from service_reflector.domain.actions import (
+    Action,
+    CreateService,
+    DeleteSlice,
+    DropOthers,
+    Keep,
+    LetGo,
+    PatchService,
+    RemoveService,
+    Warn,
+    WarnService,
+    WriteSlice,
+)
+from service_reflector.domain.hosts import hosts_for
+from service_reflector.domain.keeping import read_kept, write_kept
+from service_reflector.domain.resources import Mirror, make_service_patch, port_names
+from service_reflector.domain.routes import route_actions
+from service_reflector.domain.slices import FAMILIES, Reach, Slice, pack
+from service_reflector.domain.snapshot import Claim, Snapshot
+from trellis import names
+from trellis.lattice.domain.addresses import Family
+from trellis.lattice.domain.group_views import lattice_name
+from trellis.lattice.domain.manifests import Listener, Protocol
+from trellis.lattice.domain.service_views import ServiceView
+from trellis.limits.breaker import Destruction
+
+SERVICES: Final = "services"
+"""Kind of the circuit breaker: Services of applications."""
+PORTS_MOST: Final = 100
+"""Of a Service: an EndpointSlice may have no more, and each node's proxy has rules for every one."""
+
+
+def decide(snapshot: Snapshot) -> list[Action]:
+    """Return what is to be done, in order."""
+    if snapshot.let_go:
+        return [
+            LetGo(one, reason="Uninstalled", message="this service is to be uninstalled")
+            for one in snapshot.services.values()
+            if one.application and names.WASMCLOUD_OPERATOR_SERVICE in one.finalizers
+        ]
+    actions: list[Action] = [Warn(one.group, one.reason, one.message) for one in snapshot.refused]
+    for claim in snapshot.claims:
+        actions += _warnings(claim)
+    held = _held(snapshot)
+    for claim in snapshot.claims:
+        if claim.application.listeners and claim.wish.wanted:
+            actions += _mirror(snapshot, claim, held.get(claim.lattice, ""))
+    actions += _removals(snapshot, held)
+    actions += [WarnService(one, "CopiedService", _copied(one)) for one in snapshot.services.values() if one.original]
+    for kept in snapshot.preserved:
+        actions.append(WarnService(kept.service, kept.reason, kept.message))
+        actions += [Warn(group, kept.reason, kept.message) for group in kept.groups]
+    return actions
+
+
+def mirrors_of(snapshot: Snapshot) -> dict[str, Mirror]:
+    """Return what each claim's Service is to be, by its name; without those whose name somebody else has."""
+    held = _held(snapshot)
+    found = [
+        _wanted(snapshot, claim, held[claim.lattice])
+        for claim in snapshot.claims
+        if claim.application.listeners and claim.wish.wanted and held.get(claim.lattice) and not claim.remembered
+    ]
+    return {mirror.name: mirror for mirror in found}
+
+
+def _held(snapshot: Snapshot) -> dict[str, str]:
+    """Return by lattice the name of the Service that it has or gets, "" where somebody else's is in the way."""
+    plain = names.service_name(snapshot.name)
+    held = {
+        snapshot.lattice_of(one): one.name
+        for one in sorted(snapshot.services.values(), key=lambda one: (one.name != plain, one.name), reverse=True)
+        if one.application
+    }
+    there = snapshot.services.get(plain)
+    foreign = there is not None and not there.application and not there.peers
+    taken = plain in held.values()
+    for claim in snapshot.claims:
+        if claim.lattice in held or not claim.application.listeners or not claim.wish.wanted:
+            continue
+        if foreign:
+            held[claim.lattice] = ""
+        elif taken:
+            held[claim.lattice] = names.second_service_name(snapshot.name, claim.lattice)
+        else:
+            held[claim.lattice], taken = plain, True
+    return held
+
+
+def _wanted(snapshot: Snapshot, claim: Claim, name: str) -> Mirror:
+    there = snapshot.services.get(name)
+    former = (there.manifest or {}) if there is not None else {}
+    ports = port_names(
+        claim.application.listeners[:PORTS_MOST], (former.get("annotations") or {}).get(names.ANNOTATION_LISTENERS, "")
+    )
+    return Mirror(
+        snapshot.namespace,
+        name,
+        claim.application.name,
+        claim.lattice,
+        claim.application.version,
+        claim.wish,
+        ports,
+        claim.groups,
+    )
+
+
+def _mirror(snapshot: Snapshot, claim: Claim, name: str) -> Iterator[Action]:
+    """Yield what makes a claim's Service, and its slices, what they are to be."""
+    if not name:
+        yield from _name_taken(snapshot, claim)
+        return
+    mirror = _wanted(snapshot, claim, name)
+    there = snapshot.services.get(name)
+    if there is not None and there.deleting:
+        if not claim.remembered:
+            yield from _deleted(snapshot, claim, mirror, there)
+        return
+    slices = list(_slices(snapshot, claim, mirror, there))
+    if claim.remembered:
+        yield from slices
+        return
+    if there is None:
+        if not snapshot.terminating:
+            yield CreateService(mirror, f"application {claim.application.name} listens", _former(snapshot, mirror))
+            yield from slices
+        return
+    # Where another's endpoints are to go, ours are there before.
+    yield from slices
+    patch = make_service_patch(mirror, there.manifest or {}, adopting=there.peers)
+    if patch:
+        yield PatchService(mirror, there, patch, f"application {claim.application.name} is at {mirror.version}")
+    yield from route_actions(mirror, there.uid, snapshot.routes.get(name))
+    annotations = (there.manifest or {}).get("annotations") or {}
+    if there.peers or annotations.get(names.ANNOTATION_ADOPTING):
+        yield DropOthers(name)
+
+
+def _name_taken(snapshot: Snapshot, claim: Claim) -> Iterator[Action]:
+    if claim.group is not None:
+        why = (
+            f"Service {snapshot.namespace}/{names.service_name(snapshot.name)} is somebody else's and is left alone, "
+            f"so application {snapshot.name} has none: rename one of them"
+        )
+        yield Warn(claim.group, "ServiceNameTaken", why)
+
+
+def _deleted(snapshot: Snapshot, claim: Claim, mirror: Mirror, there: ServiceView) -> Iterator[Action]:
+    """Yield what becomes of a Service that somebody deletes while its application lives."""
+    if snapshot.terminating:
+        yield from _let_go(there, "NamespaceTerminating", f"namespace {snapshot.namespace} is going")
+        return
+    why = "it was deleted, and its application lives: it is made again with the same addresses"
+    if names.WASMCLOUD_OPERATOR_SERVICE in there.finalizers:
+        yield from _keep(snapshot, claim, mirror, there)
+        yield LetGo(there, reason="DeletedByHand", message=why)
+    yield CreateService(mirror, f"application {claim.application.name} listens", (there.manifest or {}).get("spec"))
+
+
+def _keep(snapshot: Snapshot, claim: Claim, mirror: Mirror, there: ServiceView) -> Iterator[Action]:
+    """Yield what writes down the addresses of a Service that is let go, unless they are: we may end right after."""
+    text, found = write_kept(there), snapshot.slices.get(mirror.name, ())
+    if any((one.kept, one.owner) == (text, "") for one in found):
+        return
+    pieces = pack(mirror.name, _reaches(claim, mirror), found)
+    piece = next((one for one in pieces if one.found is not None), pieces[0] if pieces else None)
+    if piece is None:  # of no host yet
+        name = names.slice_name(mirror.name, mirror.ports[0][0], Family.IPV4, 0)
+        piece = Slice(name, mirror.name, Family.IPV4.value, (), ())
+    yield Keep(piece, text)
+
+
+def _former(snapshot: Snapshot, mirror: Mirror) -> Mapping[str, Any] | None:
+    """Return what the Service had been given in whose place this one comes, None if that is not known."""
+    for one in snapshot.slices.get(mirror.name, ()):
+        kept = read_kept(one.kept)
+        if kept is not None and (kept.application, kept.lattice) == (mirror.application, mirror.lattice):
+            return kept.spec
+    return None
+
+
+def _let_go(there: ServiceView, reason: str, message: str) -> Iterator[Action]:
+    if names.WASMCLOUD_OPERATOR_SERVICE in there.finalizers:
+        yield LetGo(there, reason=reason, message=message)
+
+
+def _slices(snapshot: Snapshot, claim: Claim, mirror: Mirror, there: ServiceView | None) -> Iterator[Action]:
+    found = snapshot.slices.get(mirror.name, ())
+    wanted = pack(mirror.name, _reaches(claim, mirror), found)
+    owner = there.uid if there is not None else ""
+    for one in wanted:
+        if one.differs(owner):
+            yield WriteSlice(mirror.name, one)
+    kept = {one.name for one in wanted}
+    yield from (DeleteSlice(one) for one in found if one.name not in kept)
+
+
+def _reaches(claim: Claim, mirror: Mirror) -> list[Reach]:
+    """Return the ports that the same hosts serve, together."""
+    together: dict[tuple[object, ...], list[tuple[str, Listener]]] = {}
+    for name, listener in mirror.ports:
+        same = (listener.requirements, listener.providers, listener.family)
+        together.setdefault(same, []).append((name, listener))
+    reaches: list[Reach] = []
+    for group in together.values():
+        first = group[0][1]
+        ports = tuple(
+            (name, one.port, Protocol.HTTP.value if one.protocol is Protocol.HTTP else "") for name, one in group
+        )
+        families = FAMILIES if first.family is Family.ANY else (first.family,)
+        pods = hosts_for(first, claim.pods, claim.hosts, claim.running)
+        if first.family is Family.ANY and not any(":" in address for pod in pods for address in pod.addresses):
+            families = (Family.IPV4,)
+        reaches.append(Reach(min(name for name, _ in group), ports, families, pods))
+    return reaches
+
+
+def _removals(snapshot: Snapshot, held: dict[str, str]) -> Iterator[Action]:
+    """Yield what is to go: what no claim has, unless it is not known whether one has."""
+    claimed = {
+        held.get(claim.lattice) for claim in snapshot.claims if claim.application.listeners and claim.wish.wanted
+    }
+    for one in snapshot.services.values():
+        if one.name in claimed:
+            continue
+        if one.application and snapshot.lattice_of(one) not in snapshot.unknown:
+            lattice = lattice_name(one.lattice)
+            why = f"application {one.application} of lattice {lattice} is not deployed, or has no Service here"
+            if one.deleting:
+                yield from _let_go(one, "Unpublished", why)
+            else:
+                yield RemoveService(one, "Unpublished", why, _destruction(one))
+        elif one.deleting and (snapshot.terminating or (one.peers and snapshot.sure)):
+            yield from _let_go(one, "NamespaceTerminating", "nothing is to be there")
+    for name, pieces in snapshot.slices.items():
+        there = snapshot.services.get(name)
+        if name not in claimed and (there is None or not there.application):
+            # Kept for a Service that is not made again: they belong to none, so nobody else removes them.
+            yield from (DeleteSlice(one, "Unpublished") for one in pieces if one.kept and one not in snapshot.awaited)
+
+
+def _copied(one: ServiceView) -> str:
+    return (
+        f"its annotations are those of Service {one.original}, so it is a copy and is left alone; remove the "
+        f"annotations of trellis.dev and the finalizer {names.WASMCLOUD_OPERATOR_SERVICE}, or delete it"
+    )
+
+
+def _destruction(one: ServiceView) -> Destruction:
+    return Destruction(
+        SERVICES, one.name, one.uid, "deletion of an application's Service", "v1", "Service", one.namespace
+    )
+
+
+def _warnings(claim: Claim) -> Iterator[Action]:
+    if claim.group is None or not claim.wish.wanted:
+        return
+    lattice = lattice_name(claim.lattice)
+    for one in (*claim.application.unreachable, *claim.wish.problems):
+        message = f"application {claim.application.name} of lattice {lattice}: {one.message}"
+        yield Warn(claim.group, one.reason, message)
+    if (count := len(claim.application.listeners)) > PORTS_MOST:
+        message = (
+            f"application {claim.application.name} of lattice {lattice} listens on {count} ports: its Service has the"
+        )
+        yield Warn(claim.group, "TooManyPorts", f"{message} first {PORTS_MOST}, make several applications of it")

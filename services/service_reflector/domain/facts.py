@@ -1,0 +1,35 @@
+"""Which facts are to be said of a Service.
+
+Pure. Called by ``app``. Invariant: a fact is said whenever its state holds and it is not known to have been said.
+"""
+
+from __future__ import annotations
+
+from service_reflector.domain.resources import Mirror
+from trellis.events.services import ServiceReflected, ServiceRemoved
+from trellis.lattice.domain.group_views import lattice_name
+from trellis.lattice.domain.service_views import ServiceView
+
+
+def reflected(mirror: Mirror, service: ServiceView) -> ServiceReflected:
+    """Return what is to be said of a Service that is what it is to be."""
+    return ServiceReflected(
+        namespace=mirror.namespace,
+        name=mirror.name,
+        uid=service.uid,
+        lattice=lattice_name(mirror.lattice),
+        application=mirror.application,
+        deployed=mirror.version,
+        ports=[listener.port for _, listener in mirror.ports],
+    )
+
+
+def removed(said: ServiceReflected) -> ServiceRemoved:
+    """Return what is to be said of a Service that is not there any more."""
+    return ServiceRemoved(
+        namespace=said.namespace,
+        name=said.name,
+        uid=said.uid,
+        lattice=said.lattice,
+        application=said.application,
+    )

@@ -1,0 +1,27 @@
+"""Which hosts an application's port leads to.
+
+Pure. In: a listener, the pods of a lattice's hosts, what the lattice tells of them. Out: pods. Called by ``decide``.
+Rule: a host that meets one of the requirements, by its own labels where the lattice tells them; where the lattice says
+which hosts run the provider, only these. Invariant: as long as no host is known to run it, nobody is left out for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from trellis.lattice.domain.hosts import Sighting
+from trellis.lattice.domain.manifests import Listener
+from trellis.lattice.domain.reach import meets
+from trellis.lattice.domain.running import Running
+from trellis.lattice.domain.service_views import PodView
+
+
+def hosts_for(
+    listener: Listener, pods: Iterable[PodView], hosts: Mapping[str, Sighting], running: Running
+) -> tuple[PodView, ...]:
+    """Return the pods that a port leads to; ``hosts``: by name of a pod the host in it, as far as it was heard."""
+    fit = [pod for pod in pods if meets(listener, pod, hosts.get(pod.name))]
+    told = {pod.key: running.runs(listener.providers, seen) for pod in fit if (seen := hosts.get(pod.name))}
+    if not any(told.values()):
+        return tuple(fit)
+    return tuple(pod for pod in fit if told.get(pod.key, True))

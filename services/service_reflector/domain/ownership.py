@@ -1,0 +1,118 @@
+"""Decides which lattice a Service belongs to, and whether that lattice has answered that it lacks the application.
+
+Pure. In: a Service, the host groups, what lattices answered. Out: an :class:`Owner`. Called by ``gather``.
+The mark of a lattice is the spelling of a connection: address, port, names of Secrets. A Service records its mark and
+the host groups that named it. The mark is where the Service was found; the host groups are whose it is.
+
+    mark named by a host group ──► that lattice decides
+    mark named by none
+      ├─ host groups unknown (CRD not served)          ──► undecided
+      ├─ a recorded group is still there, or its namespace has a group of a lattice with the same name
+      │    ├─ one of their lattices has the application ──► the Service is handed over to it, in place
+      │    ├─ one of them has no valid spec, or its lattice has not answered ──► undecided
+      │    └─ all of them answered that they lack it    ──► the Service goes
+      └─ no such group                                 ──► undecided for a grace period, then the Service goes
+
+Invariant: a Service goes only after an answer about its application, or after the grace period without a host group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from trellis import names
+from trellis.lattice.domain.group_views import GroupView, lattice_name
+from trellis.lattice.domain.service_views import ServiceView
+
+
+class Undecided(StrEnum):
+    """Why it is not known whether a Service is to stay."""
+
+    NO_ANSWER = "NoAnswer"
+    """Its lattice has not told its applications since this process started to follow it."""
+    GROUPS_UNKNOWN = "HostGroupsUnknown"
+    GROUP_INVALID = "HostGroupInvalid"
+    LATTICE_UNREACHABLE = "LatticeUnreachable"
+    GROUP_MISSING = "HostGroupMissing"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Mark of the lattice that a Service belongs to. ``groups``: the groups whose lattices are asked, if others."""
+
+    lattice: str
+    undecided: Undecided | None = None
+    groups: tuple[GroupView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostGroups:
+    """Host groups as ``ownership`` reads them. ``known``: the API server serves the kind.
+
+    ``by_lattice`` and ``by_namespace`` are by mark and by namespace, then by ``namespace/name``. ``grace_left`` returns
+    the seconds for which Services of a mark stay that no group names.
+    """
+
+    known: Callable[[], bool]
+    all: Mapping[str, GroupView]
+    by_lattice: Mapping[str, Mapping[str, GroupView]]
+    by_namespace: Mapping[str, Mapping[str, GroupView]]
+    grace_left: Callable[[str], float]
+
+
+Answers = Callable[[str, str], bool | None]
+"""By mark and application: whether the lattice has it deployed; None while it has not answered."""
+
+
+def recorded_groups(service: ServiceView) -> tuple[str, ...]:
+    """Return ``namespace/name`` of the host groups that a Service records."""
+    annotations: Mapping[str, Any] = (service.manifest or {}).get("annotations") or {}
+    return tuple(str(annotations.get(names.ANNOTATION_HOST_GROUPS) or "").split())
+
+
+def owner_of(service: ServiceView, groups: HostGroups, answers: Answers) -> Owner:
+    """Return which lattice a Service of an application belongs to."""
+    mark = service.lattice
+    if mark in groups.by_lattice:
+        return Owner(mark, None if answers(mark, service.application) is not None else Undecided.NO_ANSWER)
+    if not groups.known():
+        return Owner(mark, Undecided.GROUPS_UNKNOWN)
+    after = tuple(successors(service, groups))
+    if not after:
+        gone = answers(mark, service.application) is False or service.deleting or groups.grace_left(mark) <= 0
+        return Owner(mark, None if gone else Undecided.GROUP_MISSING)
+    found = {group.lattice: answers(group.lattice, service.application) for group in after if group.lattice}
+    for lattice, deployed in found.items():
+        if deployed:
+            return Owner(lattice)
+    if any(not group.lattice for group in after):
+        return Owner(mark, Undecided.GROUP_INVALID, after)
+    if None in found.values():
+        return Owner(mark, Undecided.LATTICE_UNREACHABLE, after)
+    return Owner(mark)
+
+
+def successors(service: ServiceView, groups: HostGroups) -> Iterator[GroupView]:
+    """Yield the host groups whose lattices decide on a Service whose mark no group names, the oldest first.
+
+    Groups that it records, whatever lattice they name by now; without one, groups of their namespaces on a lattice of
+    the same name. Never a group of another namespace: lattices of two tenants may have one name.
+    """
+    recorded = recorded_groups(service)
+    found = [group for key in recorded if (group := groups.all.get(key)) is not None]
+    if not found:
+        places = {key.partition("/")[0] for key in recorded} or {service.namespace}
+        found = [
+            group
+            for place in places
+            for group in groups.by_namespace.get(place, {}).values()
+            if lattice_name(group.lattice) == lattice_name(service.lattice)
+        ]
+    yield from _by_age(found)
+
+
+def _by_age(groups: Iterable[GroupView]) -> list[GroupView]:
+    return sorted(groups, key=lambda group: (group.created, group.key))

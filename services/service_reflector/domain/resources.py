@@ -1,0 +1,225 @@
+"""Makes the objects that mirror an application.
+
+Pure: arguments in, manifests out. Called by ``decide``. Invariants: a Service has no selector, its endpoints are ours;
+what somebody else put on an object stays; what an application asked for goes when it asks no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from service_reflector.domain.slices import Slice
+from service_reflector.domain.wishes import Wish
+from trellis import names
+from trellis.lattice.domain.addresses import Family
+from trellis.lattice.domain.manifests import Listener, Protocol
+from trellis.lattice.domain.reach import write_reach
+from trellis.names import WADM_OPERATOR
+
+Manifest = dict[str, Any]
+
+_DUAL: Final = "PreferDualStack"
+_PORT_NAME_MAX: Final = 40
+ALLOCATED: Final = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort")
+"""What the API server gave a Service, and one that is made in its place is to have again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """What a Service is to be. ``ports``: by name what listens there. ``groups``: keys of its lattice's host groups."""
+
+    namespace: str
+    name: str
+    application: str
+    lattice: str
+    version: str
+    wish: Wish
+    ports: tuple[tuple[str, Listener], ...]
+    groups: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+def port_names(listeners: Iterable[Listener], former: str) -> tuple[tuple[str, Listener], ...]:
+    """Return a name for each port, in the order of the listeners: a component keeps the name it had.
+
+    ``former``: :data:`names.ANNOTATION_LISTENERS` as it stands. The first of an application is called ``http`` or
+    ``tcp``, as wasmcloud-operator has it; others after their component.
+    """
+    had = dict(part.partition("=")[::2] for part in former.split())
+    identities = _identities(listeners)
+    kept = {identity: name for name, identity in had.items() if identity in dict(identities)}
+    taken, named = set(kept.values()), []
+    for identity, listener in identities:
+        name = kept.get(identity) or _free_name(identity, listener, taken)
+        taken.add(name)
+        named.append((name, listener))
+    return tuple(named)
+
+
+def _identities(listeners: Iterable[Listener]) -> list[tuple[str, Listener]]:
+    """Return each listener under its component's name; a second one of a component has its number behind it."""
+    found: list[tuple[str, Listener]] = []
+    counts: dict[str, int] = {}
+    for one in listeners:
+        component = "-".join(one.component.split())
+        counts[component] = number = counts.get(component, 0) + 1
+        found.append((component if number == 1 else f"{component}#{number}", one))
+    return found
+
+
+def _free_name(identity: str, listener: Listener, taken: set[str]) -> str:
+    plain = listener.protocol.value
+    if plain not in taken:
+        return plain
+    component = "".join(char if char.isascii() and char.isalnum() else "-" for char in listener.component.lower())
+    name = f"{plain}-{component[:_PORT_NAME_MAX]}".rstrip("-")
+    return name if name not in taken else f"{name}-{names.short_hash(identity)}"
+
+
+def listeners_annotation(mirror: Mirror) -> str:
+    """Return which port is which component's."""
+    identities = _identities(listener for _, listener in mirror.ports)
+    return " ".join(f"{name}={identity}" for (name, _), (identity, _) in zip(mirror.ports, identities, strict=True))
+
+
+def make_service(mirror: Mirror, allocated: Mapping[str, Any] | None = None) -> Manifest:
+    """Return a Service; ``allocated``: the spec of the one it takes the place of, whose addresses it keeps."""
+    former = allocated or {}
+    spec = {
+        "type": mirror.wish.type,
+        "sessionAffinity": mirror.wish.affinity,
+        "ports": _ports(mirror, former.get("ports") or ()),
+    }
+    if _is_dual(mirror):
+        spec["ipFamilyPolicy"] = _DUAL
+    spec |= {field: former[field] for field in ALLOCATED if former.get(field)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": mirror.name,
+            "namespace": mirror.namespace,
+            "labels": _labels(mirror) | {names.LABEL_MANAGED_BY: WADM_OPERATOR},
+            "annotations": _annotations(mirror),
+            "finalizers": [names.WASMCLOUD_OPERATOR_SERVICE],
+        },
+        "spec": spec,
+    }
+
+
+def make_service_patch(mirror: Mirror, found: Mapping[str, Any], *, adopting: bool) -> Manifest:
+    """Return the merge patch that makes a Service what it is to be, {} if it is.
+
+    ``found``: labels, annotations, finalizers and spec as they stand. ``adopting``: there are endpoints of others.
+    """
+    metadata: Manifest = {}
+    gone = found["annotations"].get(names.ANNOTATION_MIRRORED, "").split()
+    for field, wanted in (("labels", _labels(mirror)), ("annotations", _annotations(mirror))):
+        if field == "annotations" and adopting:
+            wanted = wanted | {names.ANNOTATION_ADOPTING: "true"}  # noqa: PLW2901 - the same, and a mark
+        there = found[field]
+        changed: Manifest = {key: value for key, value in wanted.items() if there.get(key) != value}
+        mark = f"{field}:"
+        changed |= {
+            key: None for one in gone if (key := one.removeprefix(mark)) != one and key not in wanted and key in there
+        }
+        metadata |= {field: changed} if changed else {}
+    if names.WASMCLOUD_OPERATOR_SERVICE not in found["finalizers"]:
+        metadata["finalizers"] = [*found["finalizers"], names.WASMCLOUD_OPERATOR_SERVICE]
+    spec = _spec_patch(mirror, found["spec"])
+    return ({"metadata": metadata} if metadata else {}) | ({"spec": spec} if spec else {})
+
+
+def _spec_patch(mirror: Mirror, there: Mapping[str, Any]) -> Manifest:
+    spec: Manifest = {}
+    ports = _ports(mirror, there.get("ports") or ())
+    if _meant(ports) != _meant(there.get("ports") or ()):
+        spec["ports"] = ports
+    for field, value in (("type", mirror.wish.type), ("sessionAffinity", mirror.wish.affinity)):
+        if there.get(field) != value:
+            spec[field] = value
+    if there.get("selector"):
+        spec["selector"] = None
+    if _is_dual(mirror) and there.get("ipFamilyPolicy") not in {_DUAL, "RequireDualStack"}:
+        spec["ipFamilyPolicy"] = _DUAL
+    return spec
+
+
+def _ports(mirror: Mirror, former: Iterable[Mapping[str, Any]]) -> list[Manifest]:
+    """Return the ports of a Service; each keeps the node port that its name has."""
+    node_ports = {port.get("name"): port["nodePort"] for port in former if port.get("nodePort")}
+    made: list[Manifest] = []
+    for name, listener in mirror.ports:
+        port = {"name": name, "port": listener.port, "targetPort": listener.port, "protocol": "TCP"}
+        if listener.protocol is Protocol.HTTP:
+            port["appProtocol"] = Protocol.HTTP.value
+        if name in node_ports and mirror.wish.type != "ClusterIP":
+            port["nodePort"] = node_ports[name]
+        made.append(port)
+    return made
+
+
+def _meant(ports: Iterable[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """Return what of ports is ours to say."""
+    fields = ("name", "port", "targetPort", "protocol", "appProtocol")
+    return [tuple(port.get(field) for field in fields) for port in ports]
+
+
+def _is_dual(mirror: Mirror) -> bool:
+    # What listens on IPv6 alone needs an address of that family, too, and IPv4 comes first where there are both.
+    return any(listener.family is not Family.IPV4 for _, listener in mirror.ports)
+
+
+def _labels(mirror: Mirror) -> dict[str, str]:
+    # What no label's value can be is no Service's name either.
+    return {**dict(mirror.wish.labels), names.LABEL_NAME: names.service_name(mirror.application)}
+
+
+def _annotations(mirror: Mirror) -> dict[str, str]:
+    asked = [f"labels:{key}" for key, _ in mirror.wish.labels]
+    asked += [f"annotations:{key}" for key, _ in mirror.wish.annotations]
+    own = {
+        names.ANNOTATION_APPLICATION: mirror.application,
+        names.ANNOTATION_LATTICE: mirror.lattice,
+        names.ANNOTATION_HOST_GROUPS: " ".join(mirror.groups),
+        names.ANNOTATION_REFLECTED_AS: mirror.key,
+        names.ANNOTATION_LISTENERS: listeners_annotation(mirror),
+        names.ANNOTATION_REACH: write_reach(tuple(listener for _, listener in mirror.ports)),
+        names.ANNOTATION_MIRRORED: " ".join(asked),
+    }
+    return {**dict(mirror.wish.annotations), **own}
+
+
+def make_slice(wanted: Slice, namespace: str, owner: str) -> Manifest:
+    """Return an EndpointSlice of a Service; ``owner`` is that Service's uid, "" for a slice that is to outlive it."""
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": wanted.name,
+            "namespace": namespace,
+            "labels": {
+                names.LABEL_SERVICE_NAME: wanted.service,
+                names.LABEL_SLICE_MANAGED_BY: names.SLICE_MANAGED_BY,
+            },
+            "ownerReferences": owned_by(wanted.service, owner) if owner else [],
+        },
+        "addressType": wanted.family,
+        **make_slice_body(wanted),
+    }
+
+
+def make_slice_body(wanted: Slice) -> Manifest:
+    """Return what changes in a slice."""
+    return {"endpoints": list(wanted.endpoints), "ports": list(wanted.ports)}
+
+
+def owned_by(service: str, uid: str) -> Sequence[Manifest]:
+    """Return the reference to a Service, with which what belongs to it goes."""
+    return [{"apiVersion": "v1", "kind": "Service", "name": service, "uid": uid}]

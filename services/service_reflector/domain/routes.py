@@ -1,0 +1,82 @@
+"""HTTPRoutes for Services: which gateway leads to an application.
+
+Pure. In: what a Service is to be, the route that is there. Out: actions, manifests. Called by ``decide`` and ``apply``.
+Invariants: a route is ours if it has our label and belongs to the Service, any other of that name is left alone; what
+somebody changes in the spec of ours is put back.
+Source: gateway.networking.k8s.io/v1 HTTPRoute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import orjson
+
+from service_reflector.domain.actions import DeleteRoute, WriteRoute
+from service_reflector.domain.resources import Mirror, owned_by
+from trellis import names
+from trellis.lattice.domain.manifests import Protocol
+from trellis.lattice.domain.service_views import RouteView
+
+Manifest = dict[str, Any]
+
+_EVERY_PATH: Final = [{"path": {"type": "PathPrefix", "value": "/"}}]
+_WHERE_TO: Final = frozenset({"hostnames", "matches", "filters", "namespace", "sectionName", "port", "timeouts"})
+"""Fields that change where requests go, or what becomes of them: one that we did not write was put there by hand."""
+
+
+def route_actions(mirror: Mirror, owner: str, found: RouteView | None) -> Iterator[WriteRoute | DeleteRoute]:
+    """Yield what makes the route of a Service (``owner``: its uid) what it is to be."""
+    spec = make_route_spec(mirror)
+    if spec is None:
+        if found is not None:
+            yield DeleteRoute(found)
+    elif found is None or (found.owner, found.applied) != (owner, applied(spec)) or not _says(found.spec, spec):
+        yield WriteRoute(mirror.name, spec, found)
+
+
+def make_route_spec(mirror: Mirror) -> Manifest | None:
+    """Return the spec of a route, None where none is asked for, or nothing speaks HTTP."""
+    port = next((listener.port for _, listener in mirror.ports if listener.protocol is Protocol.HTTP), None)
+    if mirror.wish.gateway is None or port is None:
+        return None
+    namespace, name = mirror.wish.gateway
+    parent = {"name": name} | ({"namespace": namespace} if namespace else {})
+    rule = {"matches": _EVERY_PATH, "backendRefs": [{"name": mirror.name, "port": port, "weight": 1}]}
+    return {"parentRefs": [parent], "rules": [rule], "hostnames": list(mirror.wish.hostnames) or None}
+
+
+def _says(found: object, wanted: object) -> bool:
+    """Say whether a spec as it stands means what was written: there may be defaults in it of which nothing is known."""
+    if isinstance(wanted, Mapping):
+        if not isinstance(found, Mapping):
+            return False
+        strange = found.keys() & _WHERE_TO - wanted.keys()
+        return not strange and all(_says(found.get(key), value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        if not isinstance(found, list | tuple) or len(found) != len(wanted):
+            return False
+        return all(_says(one, other) for one, other in zip(found, wanted, strict=True))
+    return found == wanted
+
+
+def applied(spec: Manifest) -> str:
+    """Return the digest of a spec: what was asked for when it was written."""
+    return names.short_hash(orjson.dumps(spec, option=orjson.OPT_SORT_KEYS).decode())
+
+
+def make_route(namespace: str, service: str, owner: str, spec: Manifest) -> Manifest:
+    """Return an HTTPRoute; ``owner`` is the uid of its Service."""
+    labels = {names.LABEL_MANAGED_BY: names.MANAGED_BY, names.LABEL_APPLIED: applied(spec)}
+    return {
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "HTTPRoute",
+        "metadata": {
+            "name": service,
+            "namespace": namespace,
+            "labels": labels,
+            "ownerReferences": owned_by(service, owner),
+        },
+        "spec": spec,
+    }

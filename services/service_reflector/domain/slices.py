@@ -1,0 +1,135 @@
+"""Packs endpoints into EndpointSlices, and keeps them where they are.
+
+Pure. In: the hosts of each port, the slices there are. Out: the slices there are to be. Called by ``decide``.
+Invariants: at most 100 endpoints a slice; an endpoint stays in its slice while it lives, so a change of one pod is a
+write of one slice; a slice that became empty is kept for the next, unless another has room.
+Source: discovery.k8s.io/v1 EndpointSlice: one address type and one list of ports for all endpoints of a slice.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from trellis import names
+from trellis.installer_api.digits import whole
+from trellis.lattice.domain.addresses import Family
+from trellis.lattice.domain.service_views import PodView, SliceView
+
+Manifest = Mapping[str, Any]
+
+ENDPOINTS_MAX: Final = 100
+FAMILIES: Final = (Family.IPV4, Family.IPV6)
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Ports that the same hosts serve. ``name``: what tells these from the others of the Service, for good."""
+
+    name: str
+    ports: tuple[tuple[str, int, str], ...]
+    """Name, number, application protocol ("" for none)."""
+    families: tuple[Family, ...]
+    pods: tuple[PodView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A slice there is to be. ``found``: what is there of it."""
+
+    name: str
+    service: str
+    family: str
+    ports: tuple[Manifest, ...]
+    endpoints: tuple[Manifest, ...]
+    found: SliceView | None = None
+
+    def differs(self, owner: str) -> bool:
+        """Say whether what is there is another, or belongs to a Service with another uid."""
+        one = self.found
+        return one is None or (one.owner, one.ports, one.endpoints) != (owner, self.ports, self.endpoints)
+
+
+def make_endpoint(pod: PodView, addresses: Sequence[str]) -> dict[str, Any]:
+    """Return the endpoint of a pod; its first address of the family, as Kubernetes' own controller takes it."""
+    endpoint: dict[str, Any] = {
+        "addresses": [addresses[0]],
+        "conditions": {
+            "ready": pod.serving and not pod.terminating,
+            "serving": pod.serving,
+            "terminating": pod.terminating,
+        },
+        "targetRef": {"kind": "Pod", "name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+    }
+    return endpoint | ({"nodeName": pod.node} if pod.node else {})
+
+
+def pack(service: str, reaches: Iterable[Reach], found: Sequence[SliceView]) -> list[Slice]:
+    """Return the slices that a Service is to have, in a fixed order; those of ``found`` that are missing are to go."""
+    made: list[Slice] = []
+    for reach in reaches:
+        ports = tuple(_port(*port) for port in reach.ports)
+        for family in reach.families:
+            prefix = names.slice_name(service, reach.name, family, 0).removesuffix("0")
+            there = sorted((one for one in found if one.name.startswith(prefix)), key=lambda one: _index(one, prefix))
+            wanted: dict[str, Manifest] = {
+                pod.uid: make_endpoint(pod, of) for pod in reach.pods if (of := _addresses(pod, family))
+            }
+            for name, endpoints in _packed(prefix, wanted, there):
+                here = next((one for one in there if one.name == name), None)
+                made.append(Slice(name, service, family.value, ports, tuple(endpoints), here))
+    return made
+
+
+def _packed(prefix: str, wanted: dict[str, Manifest], there: Sequence[SliceView]) -> list[tuple[str, list[Manifest]]]:
+    """Return the endpoints of each slice by its name."""
+    packed: list[tuple[str, list[Manifest]]] = []
+    left = dict(wanted)
+    for one in there:
+        stays: list[Manifest] = []
+        for endpoint in one.endpoints:
+            now = left.pop((endpoint.get("targetRef") or {}).get("uid", ""), None)
+            if now is not None and len(stays) < ENDPOINTS_MAX:
+                stays.append(now)
+            elif now is not None:
+                left[now["targetRef"]["uid"]] = now
+        packed.append((one.name, stays))
+    new = [left[uid] for uid in sorted(left, key=lambda uid: left[uid]["addresses"][0])]
+    for _, endpoints in packed:
+        room = ENDPOINTS_MAX - len(endpoints)
+        endpoints.extend(new[:room])
+        new = new[room:]
+    index = 0
+    while new:
+        name = f"{prefix}{index}"
+        index += 1
+        if all(name != used for used, _ in packed):
+            packed.append((name, new[:ENDPOINTS_MAX]))
+            new = new[ENDPOINTS_MAX:]
+    filled = [one for one in packed if one[1]]
+    return filled or packed[:1]
+
+
+def _index(one: SliceView, prefix: str) -> tuple[int, str]:
+    number = one.name.removeprefix(prefix)
+    found = whole(number)
+    return (ENDPOINTS_MAX if found is None else found, one.name)
+
+
+def _addresses(pod: PodView, family: Family) -> list[str]:
+    wanted = 4 if family is Family.IPV4 else 6
+    return [address for address in pod.addresses if _version(address) == wanted]
+
+
+def _version(address: str) -> int:
+    try:
+        return ipaddress.ip_address(address).version
+    except ValueError:
+        return 0
+
+
+def _port(name: str, number: int, protocol: str) -> dict[str, Any]:
+    port: dict[str, Any] = {"name": name, "port": number, "protocol": "TCP"}
+    return port | ({"appProtocol": protocol} if protocol else {})

@@ -1,0 +1,67 @@
+"""What an application's annotations ask for: which kind of Service, with which labels, in which namespace.
+
+Pure. In: an application. Out: a wish, and what of it cannot be had. Called by ``gather`` and ``decide``.
+Invariant: a value that is none leaves the default and is told; it keeps no Service away. The table of annotations is in
+docs/services/service-reflector.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from trellis import names
+from trellis.lattice.domain.manifests import Application, Unreachable
+
+_TYPES: Final = ("ClusterIP", "NodePort", "LoadBalancer")
+_AFFINITIES: Final = ("None", "ClientIP")
+_NO: Final = "false"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked for. ``gateway``: namespace ("" for the Service's own) and name, None for no route."""
+
+    wanted: bool = True
+    namespace: str = ""
+    type: str = _TYPES[0]
+    affinity: str = _AFFINITIES[0]
+    labels: tuple[tuple[str, str], ...] = ()
+    annotations: tuple[tuple[str, str], ...] = ()
+    gateway: tuple[str, str] | None = None
+    hostnames: tuple[str, ...] = ()
+    problems: tuple[Unreachable, ...] = ()
+
+
+def wish_of(application: Application) -> Wish:
+    """Return what an application asks for."""
+    given = dict(application.annotations)
+    problems: list[Unreachable] = []
+
+    def one_of(name: str, allowed: tuple[str, ...]) -> str:
+        value = given.get(name, "")
+        if value and value not in allowed:
+            why = f"annotation {name} has {value!r}, needs one of {', '.join(allowed)}; {allowed[0]} is taken"
+            problems.append(Unreachable("", "InvalidAnnotation", why))
+        return value if value in allowed else allowed[0]
+
+    gateway = given.get(names.ANNOTATION_SERVICE_GATEWAY, "").strip()
+    place, _, name = gateway.rpartition("/")
+    hostnames = given.get(names.ANNOTATION_SERVICE_HOSTNAMES, "").split(",")
+    return Wish(
+        wanted=given.get(names.ANNOTATION_SERVICE, "").lower() != _NO,
+        namespace=given.get(names.ANNOTATION_SERVICE_NAMESPACE, "").strip(),
+        type=one_of(names.ANNOTATION_SERVICE_TYPE, _TYPES),
+        affinity=one_of(names.ANNOTATION_SERVICE_AFFINITY, _AFFINITIES),
+        labels=_under(names.SERVICE_LABEL_PREFIX, given),
+        annotations=_under(names.SERVICE_ANNOTATION_PREFIX, given),
+        gateway=(place, name) if gateway else None,
+        hostnames=tuple(filter(None, map(str.strip, hostnames))),
+        problems=tuple(problems),
+    )
+
+
+def _under(prefix: str, given: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return what is under a prefix: ``<prefix><key>``, where a ``/`` of the key is written as ``__``."""
+    found = {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
+    return tuple(sorted((key.replace("__", "/"), value) for key, value in found.items() if key))

@@ -1,0 +1,46 @@
+"""What there is to see of each lattice in Prometheus: how long it is silent, its applications, their Services.
+
+In: which lattice is followed where. Out: gauges that are read at each scrape. Called by ``lattices`` and ``app``.
+Invariant: a lattice that is followed no more, and a term that ended, leave no series behind.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+from service_reflector.gather import Known
+from trellis.events.subjects import SERVICE_REFLECTOR
+from trellis.installer_api.redaction import redact_url
+from trellis.lattice.connection.address import LatticeAddress
+from trellis.telemetry.followed import FollowedGauges
+from trellis.telemetry.metrics import Forget, Metrics
+
+
+class Measures(FollowedGauges[LatticeAddress]):
+    """The gauges of one term."""
+
+    def __init__(self, metrics: Metrics, known: Known) -> None:
+        super().__init__()
+        self._metrics = metrics
+        self._known = known
+
+    def _show(self, mark: str, address: LatticeAddress) -> Forget:
+        _, _, digest = mark.partition("/")
+        reads = (
+            partial(self._silent, mark, time.monotonic()),
+            partial(self._applications, mark),
+            partial(self._services, mark),
+        )
+        of = (redact_url(address.link.url), address.lattice, digest)
+        return self._metrics.lattice(SERVICE_REFLECTOR, of, *reads)
+
+    def _silent(self, mark: str, since: float) -> float:
+        heard = self._known.following.heard(mark)
+        return time.monotonic() - (since if heard is None else heard)
+
+    def _applications(self, mark: str) -> float:
+        return len(self._known.deployed(mark))
+
+    def _services(self, mark: str) -> float:
+        return sum(len(keys) for (of, _), keys in list(self._known.mirrors.items()) if of == mark)

@@ -1,0 +1,112 @@
+"""Asks wadm itself about the applications of a lattice, as whoever runs a command may.
+
+In: groups of hosts, which say where a lattice's NATS is and with which credentials; an address in place of theirs. Out:
+what wadm answers. Called by ``trellis apps``. Invariants: each question ends in time; credentials are only held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from trellis.kube.client import Kube
+from trellis.kube.resources import HOST_CONFIGS
+from trellis.lattice.connection.address import LatticeAddress
+from trellis.lattice.connection.group_addresses import read_secrets
+from trellis.lattice.connection.groups import lattice_address
+from trellis.lattice.connection.link import Link, LinkAwayError
+from trellis.lattice.domain.group_views import GroupView, lattice_name, view_group
+from trellis.lattice.domain.subjects import SubjectError
+from trellis.lattice.wadm.client import Wadm
+from trellis.read_model.reading.served import list_served
+
+CONNECTION: Final = "trellis-command-line"
+CONNECT_SECONDS: Final = 6.0
+HINT: Final = "from outside the cluster, forward a port to its NATS and give --nats nats://127.0.0.1:PORT"
+
+
+class NoLatticeError(Exception):
+    """There is no group of hosts that tells where a lattice is; the text says what to do, for people."""
+
+
+async def read_groups(kube: Kube, namespace: str | None = None) -> list[GroupView]:
+    """Return the groups of hosts of a namespace, or of all, whose spec can be read, the oldest first.
+
+    Raises:
+        NotServedError: the kind is defined and not served.
+        KubeError: they could not be listed.
+    """
+    found = map(view_group, await list_served(kube, HOST_CONFIGS, namespace) or ())
+    return sorted((one for one in found if one.spec is not None), key=lambda one: (one.created, one.key))
+
+
+def group_of(groups: Iterable[GroupView], namespace: str, lattice: str) -> GroupView:
+    """Return the group that tells where the lattice of an object of a namespace is; ``lattice`` "" for its only one.
+
+    Raises:
+        NoLatticeError: there is none, or several lattices could be meant.
+    """
+    there = [one for one in groups if one.namespace == namespace and one.spec is not None]
+    named = [one for one in there if not lattice or (one.spec is not None and one.spec.lattice == lattice)]
+    if not named:
+        of = f" of lattice {lattice}" if lattice else ""
+        raise NoLatticeError(f"namespace {namespace} has no group of hosts{of}: create a WasmCloudHostConfig")
+    if len({one.lattice for one in named}) > 1:
+        have = ", ".join(sorted({lattice_name(one.lattice) for one in named}))
+        raise NoLatticeError(f"namespace {namespace} has hosts of {have}: say by label trellis.dev/lattice which one")
+    return named[0]
+
+
+async def address_of(kube: Kube, group: GroupView, nats: str | None) -> LatticeAddress:
+    """Return where the lattice of a group is, with the credentials that its Secrets have; ``nats`` in place of its URL.
+
+    Raises:
+        NoLatticeError: its names can be in no subject.
+        KubeError: a Secret could not be read.
+    """
+    assert group.spec is not None  # read_groups leaves out those without
+    secrets = await read_secrets(kube, group)
+    try:
+        address = lattice_address(group.spec, group.namespace, secrets)
+    except SubjectError as error:
+        raise NoLatticeError(f"group {group.key}: {error}") from None
+    return replace(address, link=replace(address.link, url=nats)) if nats else address
+
+
+@contextlib.asynccontextmanager
+async def asking(address: LatticeAddress) -> AsyncIterator[Wadm]:
+    """Connect to the NATS of a lattice.
+
+    Raises:
+        LinkAwayError: there is no connection within 6 s; the text says why, and what to do.
+    """
+    link = Link(address.link, CONNECTION, lambda: None)
+    running = asyncio.create_task(link.run())
+    try:
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await link.there()
+        except TimeoutError:
+            raise LinkAwayError(f"lattice {address.lattice}: {link.why or 'no connection'}; {HINT}") from None
+        yield Wadm(address, link)
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+
+def by_lattice(groups: Iterable[GroupView]) -> Mapping[str, list[GroupView]]:
+    """Return by mark of a lattice its groups, the oldest first."""
+    found: dict[str, list[GroupView]] = {}
+    for group in groups:
+        if group.lattice:
+            found.setdefault(group.lattice, []).append(group)
+    return found
+
+
+def name_of(group: GroupView) -> str:
+    """Return the name of a group's lattice."""
+    return "" if group.spec is None else str(group.spec.lattice)

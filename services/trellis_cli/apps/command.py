@@ -1,0 +1,260 @@
+"""``trellis apps``: applications as Kubernetes shows them, and with ``--live`` as wadm answers now.
+
+In: flags, the cluster, for ``--live`` the NATS of each lattice. Out: a table or JSON. Called by the command line.
+Writes nothing; ``apps history`` and ``apps rollback`` have a module of their own. Invariant: a lattice that is away
+leaves rows that say so, the others are shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from trellis.kube.client import Kube
+from trellis.kube.errors import Forbidden, KubeError
+from trellis.kube.resources import Manifest
+from trellis.lattice.connection.link import LinkAwayError
+from trellis.lattice.domain.group_views import GroupView
+from trellis.lattice.domain.models import Model
+from trellis.lattice.domain.projection import project
+from trellis.lattice.domain.reading import LatticeDataError
+from trellis.lattice.domain.replies import WadmRefusedError
+from trellis.lattice.wadm.client import Wadm
+from trellis.read_model.reading.applications import read_apps
+from trellis.read_model.tables.apps import AppRow, LiveRow, application_of, compare, not_asked, row_of
+from trellis_cli.apps.ask import NoLatticeError, address_of, asking, by_lattice, name_of, read_groups
+from trellis_cli.apps.history import history, rollback
+from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error, explain
+from trellis_cli.common.gather import connected
+from trellis_cli.common.options import ContextOption, KubeconfigOption
+from trellis_cli.common.output import Format, OutputOption, console, one_line, print_json
+from trellis_cli.common.settings import ClientSettings, client_settings
+
+PHASES: Final = {
+    "Deployed": "green",
+    "Reconciling": "cyan",
+    "Waiting": "cyan",
+    "Undeployed": "dim",
+    "Failed": "bold red",
+    "Unhealthy": "bold red",
+}
+_NONE: Final = "-"
+_ASKED_AT_ONCE: Final = 16
+_CANNOT: Final = (LinkAwayError, LatticeDataError, WadmRefusedError, NoLatticeError, KubeError)
+
+NamespaceOption = Annotated[str | None, typer.Option("--namespace", "-n", help="of the objects; all, if not given")]
+NatsOption = Annotated[
+    str | None, typer.Option("--nats", metavar="URL", help="NATS of the lattice, in place of the address of its hosts")
+]
+
+app = typer.Typer(help="Applications in Kubernetes and in wadm: list, compare, history, rollback.")
+
+
+@app.callback(invoke_without_command=True)
+def apps(  # noqa: PLR0913, PLR0917 - options of a command line
+    ctx: typer.Context,
+    namespace: NamespaceOption = None,
+    lattice: Annotated[str | None, typer.Option("--lattice", "-l", help="only of this lattice")] = None,
+    live: Annotated[bool, typer.Option("--live", help="ask wadm now, and show where both sides differ")] = False,
+    nats: NatsOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """List applications: lattice, phase, deployed version, when both sides last became equal.
+
+    With `--live` wadm is asked over the lattice's own NATS, with the address and the credentials of its group of hosts;
+    then it ends with 1 if a side differs, or if a wadm does not answer. JSON: `{"apps": [{"namespace", "name",
+    "application", "lattice", "phase", "deployed", "synced_seconds_ago", "problem"}]}`; with `--live` `{"ok", "apps":
+    [{"lattice", "application", "kubernetes", "wadm": {"status", "deployed", "newest"}, "differences", "unknown"}]}`.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    with exit_on_error():
+        settings = client_settings(kubeconfig=kubeconfig, context=context)
+        if nats and not live:
+            raise CommandError("--nats goes with --live: without it nothing but Kubernetes is asked")
+        wanted = Wanted(namespace, lattice, nats)
+        if live:
+            rows = asyncio.run(_live(settings, wanted))
+            _show_live(rows, output)
+            if any(row.differences or row.unknown for row in rows):
+                raise SystemExit(EXIT_FAILED)
+        else:
+            _show([row_of(item) for item in asyncio.run(_read(settings, wanted))], output)
+
+
+app.command()(history)
+app.command()(rollback)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which applications, and over which NATS wadm is asked."""
+
+    namespace: str | None
+    lattice: str | None
+    nats: str | None
+
+
+async def _read(settings: ClientSettings, wanted: Wanted) -> list[Manifest]:
+    async with connected(settings) as kube:
+        found = await read_apps(kube, wanted.namespace)
+    return [item for item in found if wanted.lattice in {None, row_of(item).lattice}]
+
+
+async def _live(settings: ClientSettings, wanted: Wanted) -> list[LiveRow]:
+    async with connected(settings) as kube:
+        items, groups, whole = await _around(kube, wanted.namespace)
+        rows: list[LiveRow] = []
+        for found in by_lattice(groups).values():
+            namespaces, name = {group.namespace for group in found}, name_of(found[0])
+            if (wanted.namespace or found[0].namespace) not in namespaces or wanted.lattice not in {None, name}:
+                continue
+            mine = [
+                item
+                for item in items
+                if item["metadata"]["namespace"] in namespaces and row_of(item).lattice in {name, ""}
+            ]
+            try:
+                address = await address_of(kube, found[0], wanted.nats)
+                async with asking(address) as wadm:
+                    rows += await _compared(wadm, name, mine)
+            except _CANNOT as error:
+                rows += not_asked(name, map(row_of, mine), explain(error)) or [_away(name, explain(error))]
+    asked = {row.app.key for row in rows if row.app is not None}
+    left = [row_of(item) for item in items if row_of(item).key not in asked]
+    why = "no group of hosts in its namespace has its lattice"
+    for one in left:
+        if wanted.lattice in {None, one.lattice}:
+            rows += not_asked(one.lattice, [one], why)
+    return [row for row in rows if _is_wanted(row, wanted.namespace, whole=whole)]
+
+
+async def _around(kube: Kube, namespace: str | None) -> tuple[list[Manifest], list[GroupView], bool]:
+    """Return Applications, groups of hosts, and whether they are all: a lattice may be one of several namespaces.
+
+    Raises:
+        CommandError, KubeError: as :func:`read_apps`.
+    """
+    try:
+        return *await asyncio.gather(read_apps(kube), read_groups(kube)), True
+    except Forbidden:
+        if namespace is None:
+            raise
+        return *await asyncio.gather(read_apps(kube, namespace), read_groups(kube, namespace)), False
+
+
+def _is_wanted(row: LiveRow, namespace: str | None, *, whole: bool) -> bool:
+    """Say whether a row is shown; what wadm alone has may be in a namespace that was not read."""
+    if row.app is None:
+        return whole or bool(row.unknown)
+    return namespace in {None, row.app.namespace}
+
+
+def _away(lattice: str, why: str) -> LiveRow:
+    return LiveRow(lattice, "", None, None, unknown=why)
+
+
+async def _compared(wadm: Wadm, lattice: str, items: Sequence[Manifest]) -> list[LiveRow]:
+    """Compare one lattice: what is deployed, how it is, and for what both have the manifests themselves."""
+    models = await wadm.models()
+    by_name = {model.name: model for model in models}
+    gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+    async def differs(item: Manifest) -> str:
+        model = by_name.get(application_of(item["metadata"]))
+        if model is None:
+            return ""
+        async with gate:
+            return await _difference(wadm, item, model)
+
+    told = await asyncio.gather(*map(differs, items))
+    other: Mapping[str, str] = {row_of(item).key: text for item, text in zip(items, told, strict=True) if text}
+    return compare(lattice, map(row_of, items), models, other)
+
+
+async def _difference(wadm: Wadm, item: Manifest, model: Model) -> str:
+    """Return how the manifest of an object differs from that of the version that it shows, "" if it does not."""
+    shown = model.deployed or str(((item.get("status") or {}).get("synced") or {}).get("wadmVersion") or model.version)
+    there = await wadm.get(model.name, shown)
+    if there is None:
+        return f"version {shown} is not in wadm any more"
+    try:
+        same = project(item, model.name).digest == project(dict(there), model.name).digest
+    except LatticeDataError as error:
+        return f"it cannot be compared: {error}"
+    return "" if same else f"the manifest is not that of version {shown}"
+
+
+def _show(rows: Sequence[AppRow], output: Format) -> None:
+    now = datetime.now(UTC)
+    if output is Format.JSON:
+        print_json({"apps": [row.document(now) for row in rows]})
+        return
+    if not rows:
+        console().print(Text("no applications: `kubectl apply` one, or `wash app put` it; see kind Application"))
+        return
+    table = _table("NAMESPACE", "NAME", "LATTICE", "PHASE", "DEPLOYED", "SYNCED", "MESSAGE")
+    for row in rows:
+        table.add_row(
+            Text(row.namespace),
+            Text(row.name if row.name == row.application else f"{row.name} ({one_line(row.application)})"),
+            Text(one_line(row.lattice) or _NONE),
+            _phase(row.phase),
+            Text(one_line(row.deployed) or _NONE),
+            _age(row.synced_at, now),
+            Text(one_line(row.problem)),
+        )
+    console().print(table)
+
+
+def _show_live(rows: Sequence[LiveRow], output: Format) -> None:
+    now = datetime.now(UTC)
+    if output is Format.JSON:
+        ok = not any(row.differences or row.unknown for row in rows)
+        print_json({"ok": ok, "apps": [row.document(now) for row in rows]})
+        return
+    if not rows:
+        console().print(Text("no applications, on either side"))
+        return
+    table = _table("LATTICE", "NAME", "KUBERNETES", "WADM", "DIFFERENCE")
+    for row in rows:
+        here, there = _NONE, _NONE
+        if row.app is not None:
+            here = f"{row.app.key} {row.app.phase or '?'} {row.app.deployed or _NONE}"
+        if row.model is not None:
+            there = f"{row.model.status or '?'} {row.model.deployed or _NONE}"
+        said = "; ".join(row.differences) or (f"not known: {row.unknown}" if row.unknown else "")
+        style = "bold red" if row.differences else "yellow"
+        cells: list[Any] = [one_line(row.lattice), one_line(row.application), one_line(here), one_line(there)]
+        table.add_row(*map(Text, cells), Text(one_line(said), style=style))
+    console().print(table)
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, no_wrap=heading in {"NAMESPACE", "PHASE", "SYNCED"}, overflow="fold")
+    return table
+
+
+def _phase(phase: str) -> Text:
+    return Text(one_line(phase) or _NONE, style=PHASES.get(phase, ""))
+
+
+def _age(moment: datetime | None, now: datetime) -> Text:
+    if moment is None:
+        return Text("never", style="yellow")
+    seconds = max(0, int((now - moment).total_seconds()))
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= 2 * size:
+            return Text(f"{seconds // size}{unit}")
+    return Text(f"{seconds}s")

@@ -1,0 +1,246 @@
+"""``trellis apps history`` and ``trellis apps rollback``: the versions of an application, and going back to one.
+
+In: flags, the object, wadm's answers. Out: a table or JSON; for a rollback one write of the object, by the person's own
+field manager. Called by the command line. Invariants: wadm is told nothing here, that is application_manager's; what is
+written is exactly a version that wadm has; the write names the object as it was read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from trellis.kube.client import Kube
+from trellis.kube.errors import Conflict, Forbidden, NotFound
+from trellis.kube.resources import APPLICATIONS, Manifest
+from trellis.lattice.connection.link import LinkAwayError
+from trellis.lattice.domain.reading import LatticeDataError
+from trellis.lattice.domain.replies import Version, WadmRefusedError
+from trellis.lattice.wadm.client import Wadm
+from trellis.read_model.reading.applications import read_apps
+from trellis.read_model.reading.leaders import read_leadership
+from trellis.read_model.tables.apps import VersionRow, application_of, history_of, row_of
+from trellis_cli.apps.ask import NoLatticeError, address_of, asking, group_of, read_groups
+from trellis_cli.apps.model import Rollback, RollbackError, gitops_of, plan_rollback, target_of
+from trellis_cli.common.errors import CommandError, exit_on_error, say
+from trellis_cli.common.gather import connected
+from trellis_cli.common.options import ContextOption, KubeconfigOption
+from trellis_cli.common.output import Format, OutputOption, console, one_line, print_json
+from trellis_cli.common.settings import ClientSettings, client_settings
+
+MANAGER: Final = "application-manager"
+_EXPECTED: Final = (LinkAwayError, LatticeDataError, WadmRefusedError, NoLatticeError, RollbackError)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="of the object, or of the application in wadm")]
+NamespaceOption = Annotated[str | None, typer.Option("--namespace", "-n", help="of the object, if its name is not one")]
+NatsOption = Annotated[
+    str | None, typer.Option("--nats", metavar="URL", help="NATS of the lattice, in place of the address of its hosts")
+]
+
+
+def history(  # noqa: PLR0913, PLR0917 - options of a command line
+    name: NameArgument,
+    namespace: NamespaceOption = None,
+    live: Annotated[bool, typer.Option("--live", help="ask wadm, and not the object's status")] = False,
+    nats: NatsOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Show the versions of an application, the oldest first: which is deployed, which the object shows.
+
+    Versions `overridden-…` keep a change that lost when both sides had changed. JSON: `{"namespace", "name",
+    "versions": [{"version", "deployed", "shown", "note"}]}`.
+    """
+    with exit_on_error(*_EXPECTED):
+        settings = client_settings(kubeconfig=kubeconfig, context=context)
+        item, rows = asyncio.run(_history(settings, name, namespace, live=live or nats is not None, nats=nats))
+        _show_history(item, rows, output)
+
+
+def rollback(  # noqa: PLR0913, PLR0917 - options of a command line
+    name: NameArgument,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="VERSION", help="by default the version before the one it shows")
+    ] = None,
+    namespace: NamespaceOption = None,
+    force: Annotated[bool, typer.Option("--force", help="although a GitOps tool or Helm manages it")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would be done")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask")] = False,
+    nats: NatsOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Give an Application the manifest of a version that wadm has; application_manager then deploys that version.
+
+    The object is written as the person's tool would, so it stays theirs. What Argo CD, Flux or Helm manage they would
+    change back: that is refused without --force. JSON: `{"namespace", "name", "from", "to", "changes", "by", "done"}`.
+    """
+    with exit_on_error(*_EXPECTED):
+        settings = client_settings(kubeconfig=kubeconfig, context=context)
+        asyncio.run(_rollback(settings, Asked(name, namespace, to, nats, force, dry_run, yes, output)))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the person at the terminal asked for."""
+
+    name: str
+    namespace: str | None
+    to: str | None
+    nats: str | None
+    force: bool
+    dry_run: bool
+    yes: bool
+    output: Format
+
+
+async def find_app(kube: Kube, name: str, namespace: str | None) -> Manifest:
+    """Return the one Application of a name, its own or the one in wadm.
+
+    Raises:
+        CommandError: there is none, or several.
+        KubeError: they could not be read.
+    """
+    items = await read_apps(kube, namespace)
+    found = [item for item in items if item["metadata"]["name"] == name]
+    found = found or [item for item in items if application_of(item["metadata"]) == name]
+    place = f"namespace {namespace}" if namespace else "any namespace"
+    if not found:
+        raise CommandError(f"there is no Application {name} in {place}: `trellis apps` lists them")
+    if len(found) > 1:
+        where = ", ".join(sorted(item["metadata"]["namespace"] for item in found))
+        raise CommandError(f"there are Applications {name} in {where}: say by -n which one")
+    return found[0]
+
+
+async def _history(
+    settings: ClientSettings, name: str, namespace: str | None, *, live: bool, nats: str | None
+) -> tuple[Manifest, list[VersionRow]]:
+    async with connected(settings) as kube:
+        item = await find_app(kube, name, namespace)
+        if not live:
+            return item, history_of(item)
+        async with await _wadm(kube, item, nats) as wadm:
+            return item, history_of(item, await _versions(wadm, item))
+
+
+async def _wadm(kube: Kube, item: Manifest, nats: str | None) -> AbstractAsyncContextManager[Wadm]:
+    namespace = item["metadata"]["namespace"]
+    group = group_of(await read_groups(kube, namespace), namespace, row_of(item).lattice)
+    return asking(await address_of(kube, group, nats))
+
+
+async def _versions(wadm: Wadm, item: Manifest) -> tuple[Version, ...]:
+    found = await wadm.versions(application_of(item["metadata"]))
+    if found is None:
+        raise CommandError(f"wadm has no application {application_of(item['metadata'])}")
+    return found
+
+
+def _show_history(item: Manifest, rows: list[VersionRow], output: Format) -> None:
+    metadata = item["metadata"]
+    if output is Format.JSON:
+        about = {"namespace": metadata["namespace"], "name": metadata["name"]}
+        print_json(about | {"versions": [row.document() for row in rows]})
+        return
+    if not rows:
+        console().print(Text(f"no versions of {metadata['name']} are known: was it put into wadm yet? try --live"))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("VERSION", "DEPLOYED", "SHOWN", "NOTE"):
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        deployed = Text("deployed", style="green") if row.deployed else Text("")
+        table.add_row(Text(one_line(row.version)), deployed, "in Kubernetes" if row.shown else "", one_line(row.note))
+    console().print(table)
+
+
+async def _rollback(settings: ClientSettings, asked: Asked) -> None:
+    async with connected(settings) as kube:
+        item = await find_app(kube, asked.name, asked.namespace)
+        tool = gitops_of(item)
+        if tool and not asked.force:
+            raise CommandError(
+                f"{tool} manages {row_of(item).key} and would change it back: roll back there, or give --force"
+            )
+        async with await _wadm(kube, item, asked.nats) as wadm:
+            version = target_of(history_of(item, await _versions(wadm, item)), asked.to)
+            manifest = await wadm.get(application_of(item["metadata"]), version)
+        if manifest is None:
+            raise CommandError(f"wadm does not have version {version} any more")
+        plan = await _settled(kube, plan_rollback(item, manifest, version))
+        if asked.output is Format.TABLE:
+            await _tell(kube, settings, plan)
+        done = False
+        if plan.changes and not asked.dry_run:
+            _agree(plan, asked)
+            try:
+                await _write(kube, plan)
+            except (Conflict, NotFound):
+                raise CommandError(f"{plan.key} was changed or deleted meanwhile: nothing was done") from None
+            done = True
+        if asked.output is Format.JSON:
+            print_json(plan.document() | {"done": done})
+        elif done:
+            console().print(Text(f"done: see `trellis apps history {asked.name}`"))
+
+
+async def _settled(kube: Kube, plan: Rollback) -> Rollback:
+    """Return the plan by server-side apply if that gives exactly the manifest; what others own would stay in it."""
+    if not plan.changes:
+        return plan
+    tried = await kube.apply(APPLICATIONS, plan.applied, field_manager=plan.manager, dry_run=True)
+    return plan.by_apply() if plan.is_met_by(tried) else plan
+
+
+async def _write(kube: Kube, plan: Rollback) -> None:
+    if plan.apply:
+        await kube.apply(APPLICATIONS, plan.applied, field_manager=plan.manager)
+    else:
+        metadata = plan.applied["metadata"]
+        await kube.json_patch(
+            APPLICATIONS, metadata["name"], plan.ops, metadata["namespace"], field_manager=plan.manager
+        )
+
+
+def _agree(plan: Rollback, asked: Asked) -> None:
+    """Ask, unless that was answered beforehand.
+
+    Raises:
+        CommandError: nobody can be asked, or the answer is no.
+    """
+    if asked.yes:
+        return
+    if asked.output is Format.JSON or not sys.stdin.isatty():
+        raise CommandError("nothing was done: give --yes, or --dry-run, where nobody can be asked")
+    if not typer.confirm(f"Give {plan.key} the manifest of version {plan.to}?", err=True):
+        raise CommandError("nothing was done")
+
+
+async def _tell(kube: Kube, settings: ClientSettings, plan: Rollback) -> None:
+    out = console()
+    out.print(Text(f"{plan.key}: from version {plan.former or '(none)'} to {plan.to}, as {plan.manager}"))
+    for change in plan.changes:
+        out.print(Text(f"  {one_line(change)}"))
+    if not plan.changes:
+        out.print(Text("nothing to do: it has that manifest already"))
+    if plan.undeployed:
+        say(f"note: {plan.key} says that it is not to run (trellis.dev/undeploy), and that stays")
+    try:
+        lead = await read_leadership(kube, MANAGER, settings.namespace, datetime.now(UTC))
+    except NotFound:
+        lead = None
+    except Forbidden:
+        return  # who asks may not know
+    if lead is None or lead.age is None or lead.age > lead.duration:
+        say(f"note: nobody leads {MANAGER}, so wadm is not told: start it with `trellis run {MANAGER}`")

@@ -1,0 +1,257 @@
+"""What going back to a version of an application writes, and what speaks against it.
+
+Pure. In: the object, its versions, wadm's manifest of one. Out: the version, a tool that manages the object, the write.
+Called by ``apps_history``. Invariant: the object gets exactly what the version means to wadm, and keeps the marks of
+tools; its annotation ``version`` names it, so that wadm's own version is deployed and none is put.
+Source: field managers and marks of Argo CD, Flux and Helm; ``metadata.managedFields`` of Kubernetes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from trellis import names
+from trellis.kube.preconditions import only_if
+from trellis.kube.resources import APPLICATIONS
+from trellis.lattice.domain.projection import VERSION, Projection, project
+from trellis.lattice.domain.reading import LatticeDataError
+from trellis.read_model.tables.apps import KEPT, VersionRow, application_of
+
+Manifest = Mapping[str, Any]
+
+KUBECTL: Final = "kubectl"
+_TOOLS: Final = (
+    ("argocd.argoproj.io/", "Argo CD"),
+    ("kustomize.toolkit.fluxcd.io/", "Flux"),
+    ("helm.toolkit.fluxcd.io/", "Flux"),
+    ("meta.helm.sh/", "Helm"),
+)
+"""Prefixes of labels and annotations."""
+_MANAGERS: Final = {
+    "argocd-controller": "Argo CD",
+    "argocd-application-controller": "Argo CD",
+    "kustomize-controller": "Flux",
+    "helm-controller": "Flux",
+    "flux": "Flux",
+    "helm": "Helm",
+}
+
+
+class RollbackError(Exception):
+    """There is nothing to go back to; the text says why, and what there is, for people."""
+
+
+def gitops_of(item: Manifest) -> str:
+    """Return the tool that manages an object and would change it back, "" if none does."""
+    metadata = item["metadata"]
+    marks = [*(metadata.get("labels") or {}), *(metadata.get("annotations") or {})]
+    for prefix, tool in _TOOLS:
+        if any(mark.startswith(prefix) for mark in marks):
+            return tool
+    for one in _of_spec(metadata):
+        if tool := _MANAGERS.get(str(one.get("manager")).lower(), ""):
+            return tool
+    return ""
+
+
+def target_of(rows: Sequence[VersionRow], to: str | None) -> str:
+    """Return the version to go back to: the named one, else the one before that which the object shows.
+
+    Raises:
+        RollbackError: there is no such version; the text says which there are.
+    """
+    have = [row.version for row in rows]
+    if to is not None:
+        if to not in have:
+            raise RollbackError(f"wadm has no version {to!r}: it has {', '.join(have) or 'none'}")
+        return to
+    real = [row for row in rows if not row.version.startswith(KEPT)]
+    current = next((at for at, row in enumerate(real) if row.shown), None)
+    if current is None:
+        current = next((at for at, row in enumerate(real) if row.deployed), None)
+    if not current:
+        raise RollbackError(f"there is no version before the one it has: say by --to which; wadm has {', '.join(have)}")
+    return real[current - 1].version
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """One write. ``applied``: for server-side apply; ``ops``: the same as a JSON patch; ``apply``: which of both.
+
+    ``changes``: what becomes another, for people; empty if nothing does. ``digest``: of what the object is to mean.
+    """
+
+    key: str
+    application: str
+    former: str
+    to: str
+    manager: str
+    digest: str
+    changes: tuple[str, ...]
+    applied: dict[str, Any] = field(repr=False)
+    ops: tuple[dict[str, Any], ...] = field(repr=False)
+    undeployed: bool = False
+    apply: bool = False
+
+    def by_apply(self) -> Rollback:
+        """Return the same by server-side apply."""
+        return replace(self, apply=True)
+
+    def is_met_by(self, item: Manifest) -> bool:
+        """Say whether an object means what it is to mean."""
+        try:
+            found = project(item, self.application)
+        except LatticeDataError:
+            return False
+        return (found.digest, found.version) == (self.digest, name_of(self.to))
+
+    def document(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        namespace, _, name = self.key.partition("/")
+        return {
+            "namespace": namespace,
+            "name": name,
+            "from": self.former or None,
+            "to": self.to,
+            "changes": list(self.changes),
+            "by": self.manager,
+        }
+
+
+def name_of(version: str) -> str:
+    """Return what the annotation ``version`` says; nothing for one that only kept a change: it gets one of its own."""
+    return "" if version.startswith(KEPT) else version
+
+
+def plan_rollback(item: Manifest, manifest: Manifest, version: str) -> Rollback:
+    """Return what gives an object the manifest that wadm has of a version.
+
+    Raises:
+        RollbackError: one of both is no manifest.
+    """
+    metadata = item["metadata"]
+    application = application_of(metadata)
+    try:
+        now, then = project(item, application), project(dict(manifest), application)
+    except LatticeDataError as error:
+        raise RollbackError(f"{metadata['namespace']}/{metadata['name']} cannot be rolled back: {error}") from None
+    named = {VERSION: name_of(version)} if name_of(version) else {}
+    wanted = {
+        "annotations": _marks(metadata, now, then, "annotations") | named,
+        "labels": _marks(metadata, now, then, "labels"),
+    }
+    manager = _manager(metadata)
+    return Rollback(
+        key=f"{metadata['namespace']}/{metadata['name']}",
+        application=application,
+        former=str(((item.get("status") or {}).get("synced") or {}).get("wadmVersion") or now.version),
+        to=version,
+        manager=manager,
+        digest=then.digest,
+        changes=tuple(_changes(now, then, version)),
+        applied=_applied(metadata, then, wanted, manager),
+        ops=_ops(metadata, then, wanted),
+        undeployed=(metadata.get("annotations") or {}).get(names.ANNOTATION_UNDEPLOY) == names.TRUE,
+    )
+
+
+def _marks(metadata: Manifest, now: Projection, then: Projection, kind: str) -> dict[str, str]:
+    """Return annotations or labels: those of the version, and what wadm never sees."""
+    own = now.manifest["metadata"].get(kind) or {}
+    kept = {key: value for key, value in (metadata.get(kind) or {}).items() if key not in own and key != VERSION}
+    return kept | dict(then.manifest["metadata"].get(kind) or {})
+
+
+def _applied(
+    metadata: Manifest, then: Projection, wanted: Mapping[str, dict[str, str]], manager: str
+) -> dict[str, Any]:
+    """Return the manifest for server-side apply: with those marks alone that are the version's or the manager's."""
+    owned = _owned(metadata, manager)
+    marks = {
+        kind: {
+            key: value
+            for key, value in wanted[kind].items()
+            if key in owned[kind] or key in (then.manifest["metadata"].get(kind) or {}) or key == VERSION
+        }
+        for kind in ("annotations", "labels")
+    }
+    return {
+        "apiVersion": APPLICATIONS.api_version,
+        "kind": APPLICATIONS.kind,
+        "metadata": {
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+            "resourceVersion": metadata["resourceVersion"],
+        }
+        | {kind: found for kind, found in marks.items() if found},
+        "spec": then.manifest["spec"],
+    }
+
+
+def _ops(metadata: Manifest, then: Projection, wanted: Mapping[str, dict[str, str]]) -> tuple[dict[str, Any], ...]:
+    marks = [
+        {"op": "add", "path": f"/metadata/{kind}", "value": wanted[kind]}
+        for kind in ("annotations", "labels")
+        if wanted[kind] != (metadata.get(kind) or {})
+    ]
+    spec = {"op": "replace", "path": "/spec", "value": then.manifest["spec"]}
+    return (*only_if(metadata["uid"], metadata["resourceVersion"]), *marks, spec)
+
+
+def _of_spec(metadata: Manifest) -> list[Manifest]:
+    """Return who manages fields of ``spec`` but for us, who changed them last first."""
+    found = [
+        one
+        for one in metadata.get("managedFields") or ()
+        if "f:spec" in (one.get("fieldsV1") or {})
+        and not one.get("subresource")
+        and one.get("manager") != names.FIELD_MANAGER_WADM
+    ]
+    return sorted(found, key=lambda one: str(one.get("time") or ""), reverse=True)
+
+
+def _manager(metadata: Manifest) -> str:
+    """Return as whom the person writes: as who applied it server-side last, else as kubectl."""
+    applied = [one for one in _of_spec(metadata) if one.get("operation") == "Apply"]
+    return str(applied[0]["manager"]) if applied else KUBECTL
+
+
+def _owned(metadata: Manifest, manager: str) -> dict[str, set[str]]:
+    """Return which annotations and labels a manager applied: those that it leaves out now would be removed."""
+    owned: dict[str, set[str]] = {"annotations": set(), "labels": set()}
+    for one in metadata.get("managedFields") or ():
+        if (one.get("manager"), one.get("operation")) == (manager, "Apply") and not one.get("subresource"):
+            fields = (one.get("fieldsV1") or {}).get("f:metadata") or {}
+            for kind, keys in owned.items():
+                keys |= {name.removeprefix("f:") for name in fields.get(f"f:{kind}") or {} if name != "."}
+    return owned
+
+
+def _changes(now: Projection, then: Projection, version: str) -> list[str]:
+    """Return what becomes another, by component; nothing if the object means the same and names the version."""
+    told = []
+    if now.digest != then.digest:
+        here, there = _components(now), _components(then)
+        told += [f"component {name} goes" for name in sorted(here.keys() - there.keys())]
+        told += [f"component {name} comes" for name in sorted(there.keys() - here.keys())]
+        told += [
+            f"component {name} changes" for name in sorted(here.keys() & there.keys()) if here[name] != there[name]
+        ]
+        told += [f"{kind} change" for kind in ("annotations", "labels") if _of(now, kind) != _of(then, kind)]
+        if now.manifest["spec"].get("policies") != then.manifest["spec"].get("policies"):
+            told.append("policies change")
+    if now.version != name_of(version):
+        told.append(f"annotation version becomes {name_of(version)}" if name_of(version) else "annotation version goes")
+    return told
+
+
+def _components(one: Projection) -> dict[str, Any]:
+    return {str(component["name"]): component for component in one.manifest["spec"]["components"]}
+
+
+def _of(one: Projection, kind: str) -> Mapping[str, str]:
+    found: Mapping[str, str] = one.manifest["metadata"].get(kind) or {}
+    return found

@@ -1,0 +1,65 @@
+"""The row of Applications in ``trellis status``.
+
+In: a connection, or rows. Out: a part. Called by ``status``; writes nothing. Invariant: a cluster without the kind has
+nothing wrong with it; one where somebody else has it is told by ``trellis crds check``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from trellis.kube.client import Kube
+from trellis.kube.resources import APPLICATIONS, Manifest
+from trellis.read_model.explain.application import MANAGER, application_cause
+from trellis.read_model.explain.page import Rank
+from trellis.read_model.reading.cluster import Reading
+from trellis.read_model.tables.apps import TROUBLE, AppRow, row_of
+from trellis_cli.status.row import Led, Part, Unwell, led_part, with_leader
+from trellis_cli.status.served import list_or_row
+
+NAME: Final = "applications"
+UNKNOWN: Final = {"count": None, "phases": None, "not_well": None, "holder": None}
+_UNDEFINED: Final = "the kind is not defined"
+_NEVER: Final = "NotLookedAt"
+
+
+async def read_applications(kube: Kube, namespace: str, groups: Sequence[Manifest] | None) -> Part:
+    """Return the row; the lease is in ``namespace``, ``groups``: all groups of hosts, None if not known.
+
+    Raises:
+        KubeError: something could not be read.
+    """
+    found = await list_or_row(kube, APPLICATIONS, NAME, UNKNOWN)
+    if found is None:
+        return Part(NAME, _UNDEFINED, facts={"count": 0, "phases": {}, "not_well": [], "holder": None})
+    if isinstance(found, Part):
+        return found
+    reading = Reading(kube, namespace)
+    leader = await reading.leader(MANAGER, "")
+    part = applications_part([row_of(item) for item in found], causes_of(found, groups), leader.holder)
+    return with_leader(part, leader)
+
+
+def causes_of(items: Sequence[Manifest], groups: Sequence[Manifest] | None) -> dict[str, str]:
+    """Return why Applications do not go on, by key: those that nothing but time is in the way of are left out."""
+    causes = {}
+    for item in items:
+        cause = application_cause(item, groups)
+        if cause is not None and cause.rank is Rank.CAUSE:
+            causes[row_of(item).key] = cause.text
+    return causes
+
+
+def applications_part(rows: Sequence[AppRow], causes: Mapping[str, str], leader: str | None) -> Part:
+    """Return the row; what does not go on by itself is a problem, as is that nobody keeps both sides equal.
+
+    ``causes``: by key, of those that do not go on.
+    """
+    phases = dict(sorted(Counter(row.phase or _NEVER for row in rows).items()))
+    bad = {row.key: row.problem for row in rows if row.phase in TROUBLE} | dict(causes)
+    text = ", ".join(f"{count} {phase}" for phase, count in phases.items())
+    led = Led(MANAGER, leader, "both sides drift apart")
+    facts = {"count": len(rows), "phases": phases, "not_well": sorted(bad)}
+    return led_part(NAME, text, led, Unwell("not well", "application", bad), facts)

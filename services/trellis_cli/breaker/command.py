@@ -1,0 +1,230 @@
+"""``trellis breaker``: which destructions are held, and letting them go.
+
+In: flags. Out: a table or JSON; ``close`` writes the record of one service. Called by the command line.
+Invariant: a record that changed between reading and writing is read again, so no opening is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+import application_manager.domain.decide
+import host_manager.leave
+import node_watcher.domain.decide
+import provisioner.domain.decide
+import service_reflector.domain.decide
+from trellis.config.durations import parse_seconds
+from trellis.config.settings import SettingsError
+from trellis.kube.client import Kube
+from trellis.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from trellis.kube.resources import CONFIGMAPS, Resource
+from trellis.limits.breaker import State, close, moment, settled, unreadable
+from trellis.limits.breaker_record import make_breakers, read_breakers
+from trellis.names import breaker_name
+from trellis_cli.breaker.model import LIMITS, BreakerRow, Position, row_of, rows_of
+from trellis_cli.common.errors import EXIT_FAILED, exit_on_error
+from trellis_cli.common.gather import connected
+from trellis_cli.common.options import ContextOption, KubeconfigOption
+from trellis_cli.common.output import Format, OutputOption, console, print_json
+from trellis_cli.common.settings import ClientSettings, client_settings
+
+KINDS: Final[dict[str, tuple[str, ...]]] = {
+    "node-watcher": (node_watcher.domain.decide.NODES,),
+    "provisioner": (provisioner.domain.decide.JOBS,),
+    "host-manager": (host_manager.leave.HOSTS,),
+    "application-manager": (application_manager.domain.decide.APPLICATIONS,),
+    "service-reflector": (service_reflector.domain.decide.SERVICES,),
+}
+_STYLES: Final = {Position.CLOSED: "green", Position.OPEN: "bold red", Position.UNREADABLE: "bold red"}
+_WHO_AM_I: Final = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
+_LONGEST_LEAVE_SECONDS: Final = 86_400.0
+_TRIES: Final = 10
+_NONE: Final = "-"
+
+app = typer.Typer(help="Show which destructions are held, and let them go.", no_args_is_help=True)
+
+
+@app.command()
+def status(
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Show every breaker: open since when and until when, how many objects it holds, why, and what to do.
+
+    A breaker opens when a service is about to destroy more than 5 objects, and more than 10 % of their kind, within
+    60 s. Ends with 1 if one is open. JSON: `{"ok", "breakers": [{"service", "kind", "state", "since", "until", "held",
+    "examples", "why", "closed": {"by", "at"}, "leave": {"what", "until"}}]}`. `state` is Closed, Open or Unreadable;
+    `closed` is the last closing by a person, `leave` what it lets through at present: Held or Everything.
+    """
+    with exit_on_error():
+        settings = client_settings(kubeconfig=kubeconfig, context=context)
+        rows = asyncio.run(_read(settings))
+        _show(rows, output)
+        if any(row.position is not Position.CLOSED for row in rows):
+            raise SystemExit(EXIT_FAILED)
+
+
+@app.command("close")
+def close_command(
+    service: Annotated[str, typer.Argument(help="as breaker status names it: node-watcher, host-manager, …")],
+    kind: Annotated[
+        str | None, typer.Argument(help="as breaker status names it; none is every kind of the service")
+    ] = None,
+    everything_for: Annotated[
+        str | None,
+        typer.Option("--for", metavar="DURATION", help="also let go what is not held yet, for so long: 15m"),
+    ] = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Let the held objects go, and only those: what comes after them meets the usual limit.
+
+    With --for everything of the kind may go for that time; said before a planned mass, it keeps the breaker from
+    opening. Who closed it is written down. A breaker that is not open stays as it is, which is no error. JSON:
+    `{"closed": [row…]}`, rows as in `breaker status`.
+    """
+    with exit_on_error():
+        settings = client_settings(kubeconfig=kubeconfig, context=context)
+        kinds = _chosen(service, kind)
+        rows = asyncio.run(_close(settings, service, kinds, _leave_seconds(everything_for)))
+        if output is Format.JSON:
+            print_json({"closed": [row.document() for row in rows]})
+            return
+        for row in rows:
+            console().print(Text(_said(row)))
+        if not rows:
+            console().print(Text(f"nothing to close: no breaker of {service} is open"))
+
+
+def _chosen(service: str, kind: str | None) -> tuple[str, ...]:
+    if service not in KINDS:
+        raise SettingsError(f"SERVICE: has {service!r}, needs one of: {', '.join(KINDS)}")
+    if kind is None:
+        return KINDS[service]
+    if kind not in KINDS[service]:
+        raise SettingsError(f"KIND: has {kind!r}, needs one of: {', '.join(KINDS[service])}")
+    return (kind,)
+
+
+def _leave_seconds(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        seconds = parse_seconds(text)
+    except ValueError as error:
+        raise SettingsError(f"--for: has {text!r}, {error}") from None
+    if not 0 < seconds <= _LONGEST_LEAVE_SECONDS:
+        raise SettingsError(f"--for: has {text!r}, needs more than 0 and at most 1d")
+    return seconds
+
+
+async def _read(settings: ClientSettings) -> list[BreakerRow]:
+    async with connected(settings) as kube:
+        return await read_rows(kube, settings.namespace)
+
+
+async def read_rows(kube: Kube, namespace: str) -> list[BreakerRow]:
+    """Return every breaker's row; raises KubeError if a record cannot be read. No record means closed."""
+    found = await asyncio.gather(*(_record(kube, service, namespace) for service in KINDS))
+    records = {service: record for service, (record, _) in zip(KINDS, found, strict=True)}
+    return rows_of(KINDS, records, time.time())
+
+
+async def _record(kube: Kube, service: str, namespace: str) -> tuple[dict[str, State | None], str | None]:
+    """Return the states of a service's record and its resourceVersion, None if there is none."""
+    try:
+        manifest = await kube.get(CONFIGMAPS, breaker_name(service), namespace)
+    except NotFound:
+        return {}, None
+    return read_breakers(manifest), manifest["metadata"]["resourceVersion"]
+
+
+async def _close(
+    settings: ClientSettings, service: str, kinds: Sequence[str], everything_for: float | None
+) -> list[BreakerRow]:
+    """Close what is open (with ``everything_for`` also what is not) and return the rows of what was closed."""
+    async with connected(settings) as kube:
+        by = await read_user(kube)
+        for left in reversed(range(_TRIES)):
+            record, version = await _record(kube, service, settings.namespace)
+            now = time.time()
+            states = {kind: unreadable(now, LIMITS) if state is None else state for kind, state in record.items()}
+            closed = []
+            for kind in kinds:
+                state = settled(states.get(kind, State()), now, LIMITS)
+                if state.opening is None and everything_for is None:
+                    continue
+                states[kind] = close(state, by=by, now=now, everything_for=everything_for, limits=LIMITS)
+                closed.append(row_of(service, kind, states[kind], now))
+            if not closed:
+                return []
+            manifest = make_breakers(service, settings.namespace, states, version)
+            try:
+                await (kube.replace(CONFIGMAPS, manifest) if version else kube.create(CONFIGMAPS, manifest))
+            except (AlreadyExists, Conflict):
+                if not left:
+                    raise
+            else:
+                return closed
+        raise AssertionError("the last try returns or raises")
+
+
+async def read_user(kube: Kube) -> str:
+    """Return the user as the API server knows them, else as this machine does."""
+    review: dict[str, Any] = {"apiVersion": _WHO_AM_I.api_version, "kind": _WHO_AM_I.kind, "metadata": {"name": ""}}
+    try:
+        answer = await kube.create(_WHO_AM_I, review)
+        name = answer["status"]["userInfo"]["username"]
+    except (KubeError, KeyError, TypeError):
+        try:
+            name = f"{getpass.getuser()} (user of the machine)"
+        except (KeyError, OSError):
+            name = "unknown"
+    return str(name)[:253]
+
+
+def _said(row: BreakerRow) -> str:
+    assert row.closing is not None
+    what = "everything may go" if row.closing.everything else f"{len(row.closing.permitted)} held may go on"
+    return f"closed {row.service} {row.kind} as {row.closing.by}: {what} until {moment(row.closing.until)}"
+
+
+def _show(rows: Sequence[BreakerRow], output: Format) -> None:
+    open_rows = [row for row in rows if row.position is not Position.CLOSED]
+    if output is Format.JSON:
+        print_json({"ok": not open_rows, "breakers": [row.document() for row in rows]})
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("SERVICE", "KIND", "STATE", "SINCE", "UNTIL", "HELD", "WHY", "LAST CLOSED"):
+        table.add_column(heading, no_wrap=heading not in {"WHY", "LAST CLOSED"}, overflow="fold")
+    for row in rows:
+        table.add_row(
+            row.service,
+            row.kind,
+            Text(row.position.value, style=_STYLES[row.position]),
+            moment(row.opening.since) if row.opening else _NONE,
+            moment(row.opening.until) if row.opening else _NONE,
+            str(row.held),
+            Text(row.why or _NONE),
+            Text(_closed_text(row)),
+        )
+    console().print(table)
+    for row in open_rows:
+        console().print(Text(f"{row.service} {row.kind}: {row.advice()}"), soft_wrap=True)
+
+
+def _closed_text(row: BreakerRow) -> str:
+    if row.closing is None:
+        return _NONE
+    text = f"{moment(row.closing.at)} by {row.closing.by}"
+    return f"{text}; {row.leave.lower()} may go until {moment(row.closing.until)}" if row.leave else text

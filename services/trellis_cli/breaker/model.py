@@ -1,0 +1,108 @@
+"""What the breaker commands show: a row for each service and kind.
+
+Pure. In: records as read, the time. Out: rows with their JSON and their text for people. Called by ``breaker`` and
+``status``. Invariant: every known breaker has a row; one whose record makes no sense is never shown as closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from trellis.limits.breaker import UNREADABLE, Closing, Limits, Opening, State, moment, settled
+
+LIMITS: Final = Limits()
+
+
+class Position(StrEnum):
+    """Whether destructions of a kind are held."""
+
+    CLOSED = "Closed"
+    OPEN = "Open"
+    UNREADABLE = "Unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerRow:
+    """One breaker. ``closing`` is the last one by a person, which may be long ago."""
+
+    service: str
+    kind: str
+    position: Position
+    opening: Opening | None = None
+    closing: Closing | None = None
+
+    @property
+    def held(self) -> int:
+        """Number of objects whose destruction waits."""
+        return len(self.opening.held) if self.opening else 0
+
+    @property
+    def why(self) -> str:
+        """Why it is not closed, "" if it is."""
+        if self.position is Position.UNREADABLE:
+            return UNREADABLE
+        return self.opening.why if self.opening else ""
+
+    @property
+    def leave(self) -> str:
+        """What a person's leave lets through at present: Everything, Held or "" for nothing."""
+        if self.closing is None:
+            return ""
+        if self.closing.everything:
+            return "Everything"
+        return "Held" if self.closing.permitted else ""
+
+    def advice(self) -> str:
+        """Return what to do about one that is not closed."""
+        let_go = f"trellis breaker close {self.service} {self.kind}"
+        if self.position is Position.UNREADABLE:
+            return f"whoever leads {self.service} writes the record anew and holds for 10 min; at once: {let_go}"
+        until = moment(self.opening.until if self.opening else 0)
+        if not self.held:
+            return f"no {self.kind} are held any more. Until {until} those that are to go are held. At once: {let_go}"
+        names = self.opening.examples if self.opening else ()
+        some = ", ".join(names[:3]) + (", …" if self.held > len(names[:3]) else "")
+        return (
+            f"{self.held} {self.kind} are held ({some}). If they are meant to go: {let_go}. If not, undo what caused "
+            f"it, nothing was done to them. Left alone, at {until} as many again may go as before it opened"
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return the row for JSON."""
+        opening, closing = self.opening, self.closing
+        return {
+            "service": self.service,
+            "kind": self.kind,
+            "state": self.position.value,
+            "since": moment(opening.since) if opening else None,
+            "until": moment(opening.until) if opening else None,
+            "held": self.held,
+            "examples": list(opening.examples) if opening else [],
+            "why": self.why or None,
+            "closed": {"by": closing.by, "at": moment(closing.at)} if closing else None,
+            "leave": {"what": self.leave, "until": moment(closing.until)} if closing and self.leave else None,
+        }
+
+
+def rows_of(
+    kinds: Mapping[str, Sequence[str]], records: Mapping[str, Mapping[str, State | None]], now: float
+) -> list[BreakerRow]:
+    """Return a row for each known kind of each service (``node-watcher``), and for what else a record holds."""
+    return [
+        row_of(service, kind, record.get(kind, State()), now)
+        for service, known in kinds.items()
+        for record in [records.get(service, {})]
+        for kind in (*known, *sorted(set(record) - set(known)))
+    ]
+
+
+def row_of(service: str, kind: str, state: State | None, now: float) -> BreakerRow:
+    """Return one row; ``state`` None is a record that makes no sense."""
+    if state is None:
+        return BreakerRow(service, kind, Position.UNREADABLE)
+    state = settled(state, now, LIMITS)
+    position = Position.OPEN if state.opening else Position.CLOSED
+    return BreakerRow(service, kind, position, state.opening, state.closing)

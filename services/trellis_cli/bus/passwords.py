@@ -1,0 +1,138 @@
+"""``trellis bus passwords``: the passwords of the bus, made inside the cluster, where no chart makes them.
+
+In: the seed in a Secret, if it is there. Out: that Secret, and one for each who connects. Called by the command line,
+and by the Job of ``deploy/base``, which is public and so holds none. Invariants: nothing that is there is changed but
+by adding to it; the same seed gives the same passwords as the chart's; no password is printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from trellis import names
+from trellis.bus.accounts.permissions import BUNDLE, PEOPLE, SUBSCRIPTIONS
+from trellis.events.subjects import CONSOLE
+from trellis.kube.client import Kube
+from trellis.kube.errors import AlreadyExists, NotFound
+from trellis.kube.resources import SECRETS, Manifest
+from trellis_cli.common.errors import CommandError, exit_on_error
+from trellis_cli.common.gather import connected
+from trellis_cli.common.options import ContextOption, KubeconfigOption
+from trellis_cli.common.output import Format, OutputOption, print_json, print_text
+from trellis_cli.common.settings import ClientSettings, client_settings
+
+SERVER: Final = "trellis-nats-server"
+SEED: Final = "seed"
+PASSWORDS: Final = "passwords.conf"
+_LABELS: Final = {"app.kubernetes.io/name": "trellis", "app.kubernetes.io/component": "nats"}
+_SEED_BYTES: Final = 36
+USERS: Final = (*SUBSCRIPTIONS, CONSOLE, BUNDLE, PEOPLE)
+"""Whom the server knows."""
+CLIENTS: Final = (*SUBSCRIPTIONS, CONSOLE, PEOPLE)
+"""Who connects: a Secret each."""
+
+
+def passwords(
+    kubeconfig: KubeconfigOption = None, context: ContextOption = None, output: OutputOption = Format.TABLE
+) -> None:
+    """Make the Secrets with the passwords of the bus that are missing, where Trellis is; those that are there stay.
+
+    For an installation by `deploy/base`; the Helm chart makes the same itself. JSON: `{"made": ["…"]}`.
+    """
+    with exit_on_error():
+        settings = client_settings(kubeconfig=kubeconfig, context=context)
+        made = asyncio.run(_run(settings))
+        if output is Format.JSON:
+            print_json({"made": made})
+        else:
+            print_text(f"made: {', '.join(made)}" if made else "nothing to make: all are there")
+
+
+def client_secret(user: str) -> str:
+    """Return the name of the Secret of who connects as a user (``node_watcher``)."""
+    return f"trellis-nats-{user.replace('_', '-')}"
+
+
+def password_of(seed: str, user: str) -> str:
+    """Return a user's password, as the chart makes it."""
+    return hashlib.sha256(f"{seed}/{user}".encode()).hexdigest()
+
+
+def passwords_file(seed: str) -> str:
+    """Return what the server's configuration includes: a variable a user."""
+    return "".join(f'PASSWORD_{user.upper()}: "{password_of(seed, user)}"\n' for user in USERS)
+
+
+def make_secret(name: str, namespace: str, texts: Mapping[str, str]) -> Manifest:
+    """Return a Secret of the bus."""
+    return {
+        "apiVersion": SECRETS.api_version,
+        "kind": SECRETS.kind,
+        "metadata": {"name": name, "namespace": namespace, "labels": dict(_LABELS)},
+        "stringData": dict(texts),
+    }
+
+
+def client_texts(seed: str, user: str, namespace: str) -> dict[str, str]:
+    """Return what the Secret of a user holds: the password, and the address with it."""
+    password = password_of(seed, user)
+    return {"password": password, "url": f"nats://{user}:{password}@trellis-nats.{namespace}:4222"}
+
+
+async def _run(settings: ClientSettings) -> list[str]:
+    async with connected(settings) as kube:
+        return await make_missing(kube, settings.namespace)
+
+
+async def make_missing(kube: Kube, namespace: str, users: Sequence[str] = CLIENTS) -> list[str]:
+    """Make the Secrets that are not there, and tell the server of users that it does not know; return their names.
+
+    Raises:
+        CommandError: the server's Secret has no seed, so that nobody knows what its passwords are made of.
+        KubeError: something was refused or not answered.
+    """
+    made = []
+    seed, new = await _seed(kube, namespace)
+    if new:
+        made.append(SERVER)
+    for user in users:
+        name = client_secret(user)
+        try:
+            await kube.get(SECRETS, name, namespace, metadata=True)
+        except NotFound:
+            try:
+                await kube.create(SECRETS, make_secret(name, namespace, client_texts(seed, user, namespace)))
+            except AlreadyExists:
+                continue  # made meanwhile, of the same seed
+            made.append(name)
+    return made
+
+
+async def _seed(kube: Kube, namespace: str) -> tuple[str, bool]:
+    """Return what all passwords are made of, and whether the server's Secret was made or completed now."""
+    fresh = secrets.token_urlsafe(_SEED_BYTES)
+    try:
+        texts = {SEED: fresh, PASSWORDS: passwords_file(fresh)}
+        await kube.create(SECRETS, make_secret(SERVER, namespace, texts))
+    except AlreadyExists:
+        found = await kube.get(SECRETS, SERVER, namespace)
+    else:
+        return fresh, True
+    data = found.get("data") or {}
+    if not data.get(SEED):
+        raise CommandError(
+            f"Secret {namespace}/{SERVER} has no {SEED}, so its passwords are not known: delete it, with the Secrets "
+            f"trellis-nats-*, and run this again"
+        )
+    seed = base64.b64decode(data[SEED]).decode()
+    wanted = passwords_file(seed)
+    if base64.b64decode(data.get(PASSWORDS) or "").decode() == wanted:
+        return seed, False
+    patch = {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"]}, "stringData": {PASSWORDS: wanted}}
+    await kube.merge_patch(SECRETS, SERVER, patch, namespace, field_manager=names.FIELD_MANAGER_COMMAND_LINE)
+    return seed, True

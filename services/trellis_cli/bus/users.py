@@ -1,0 +1,120 @@
+"""``trellis bus users``: a key a user of the bus, and the NATS server's configuration that knows them.
+
+In: a directory, names of clusters. Out: ``accounts.conf``, ``keys.conf`` and a seed file a user. Called by the command
+line. Invariants: a key that is there is never replaced; a seed is readable by its owner alone and is never printed.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.table import Table
+
+from trellis.bus.accounts.accounts import ACCOUNTS_FILE, KEYS_FILE, accounts, keys, public_keys
+from trellis.bus.accounts.permissions import User, users
+from trellis.config.nats_credentials import Credentials, CredentialsError, Kind, new_seed
+from trellis.config.settings import ServiceSettings, load
+from trellis_cli.bus.passwords import passwords
+from trellis_cli.common.errors import CommandError, exit_on_error
+from trellis_cli.common.output import Format, OutputOption, console, print_json
+
+app = typer.Typer(help="The bus itself: who may do what on it.", no_args_is_help=True)
+
+SEEDS: Final = "seeds"
+_ELSEWHERE: Final = "(its seed is elsewhere)"
+
+
+@dataclass(frozen=True, slots=True)
+class UserRow:
+    """One user: its public key, and the file with its seed, "" if that is kept elsewhere."""
+
+    name: str
+    about: str
+    public_key: str
+    seed_file: str
+    made: bool
+
+
+app.command("passwords")(passwords)
+
+
+@app.command("users")
+def users_command(
+    directory: Annotated[Path, typer.Argument(help="where the files are, or are to be")],
+    cluster: Annotated[
+        list[str], typer.Option(help="name of a cluster on the bus (its TRELLIS_CLUSTER); may be given several times")
+    ],
+    replicas: Annotated[int, typer.Option(min=1, max=5, help="copies JetStream keeps of each stream")] = 1,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Make a key for each user of the bus, and the configuration of a NATS server that lets them in.
+
+    Writes `accounts.conf` and `keys.conf` (public keys), which go to the server, and `seeds/<user>.nk`, which go to the
+    services: TRELLIS_NATS_NKEY_FILE. Keys that are there stay; to rotate one, delete its seed file and its line in
+    `keys.conf`, run this again, and have the server reload (`nats-server --signal reload`). JSON: `[{name, about,
+    public_key, seed_file, made}]`.
+    """
+    with exit_on_error():
+        clusters = list(dict.fromkeys(_name(name) for name in cluster))
+        try:
+            rows = write(directory, clusters, replicas)
+        except OSError as error:
+            raise CommandError(f"{error.filename or directory}: {error.strerror}") from None
+        _show(rows, output)
+
+
+def write(directory: Path, clusters: list[str], replicas: int) -> list[UserRow]:
+    """Write the files and return a row a user.
+
+    Raises:
+        CommandError: a seed file holds something else, or a cluster that is there was not named.
+        OSError: the directory cannot be written.
+    """
+    seeds, path = directory / SEEDS, directory / KEYS_FILE
+    known = public_keys(path.read_text()) if path.exists() else {}
+    unnamed = sorted(known.keys() - {user.variable for user in users(clusters)})
+    if unnamed:
+        raise CommandError(
+            f"{path} has users that would be locked out ({', '.join(unnamed)}): name their cluster with --cluster too, "
+            "or delete their lines"
+        )
+    seeds.mkdir(mode=0o700, parents=True, exist_ok=True)
+    rows = [_row(user, seeds / f"{user.name}.nk", known) for user in users(clusters)]
+    path.write_text(keys(clusters, {row.name: row.public_key for row in rows}))
+    (directory / ACCOUNTS_FILE).write_text(accounts(clusters, replicas))
+    return rows
+
+
+def _row(user: User, path: Path, known: dict[str, str]) -> UserRow:
+    if not path.exists() and user.variable in known:
+        return UserRow(user.name, user.about, known[user.variable], "", made=False)
+    made = not path.exists()
+    if made:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(new_seed() + "\n")
+    try:
+        public = Credentials(path, Kind.NKEY).read().public_key
+    except CredentialsError as error:
+        raise CommandError(f"{path}: {error}; delete it to have a new one made") from None
+    return UserRow(user.name, user.about, public, str(path), made=made)
+
+
+def _name(name: str) -> str:
+    """Return a cluster's name; raises SettingsError for one that TRELLIS_CLUSTER would not take."""
+    return load(ServiceSettings, cluster=name).cluster or name
+
+
+def _show(rows: list[UserRow], output: Format) -> None:
+    if output is Format.JSON:
+        print_json([asdict(row) for row in rows])
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("USER", "PUBLIC KEY", "SEED FILE", ""):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(row.name, row.public_key, row.seed_file or _ELSEWHERE, "new" if row.made else "kept")
+    console().print(table)

@@ -1,0 +1,135 @@
+"""``trellis check``: whether an installation works, asked from inside the cluster: `helm test` runs this.
+
+In: flags, pods of the installation, their ``/readyz``, the bus. Out: a table or JSON, and exit status 1 with what is
+wrong on stderr. Called by the command line and the chart. Writes nothing; needs to list pods where Trellis is, no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import aiohttp
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from trellis.bus.errors import BusError
+from trellis.bus.streams.survey import survey
+from trellis.config.durations import parse_seconds
+from trellis.config.settings import SettingsError
+from trellis.kube.client import Kube
+from trellis.kube.errors import KubeError
+from trellis.kube.resources import PODS
+from trellis_cli.check.model import SELECTOR, Answer, PodView, parts_of, reasons_of, view_pods
+from trellis_cli.common.errors import EXIT_FAILED, exit_on_error, explain, say
+from trellis_cli.common.gather import connected
+from trellis_cli.common.options import ContextOption, KubeconfigOption
+from trellis_cli.common.output import Format, OutputOption, console, print_json
+from trellis_cli.common.settings import ClientSettings, client_settings
+from trellis_cli.status.row import Part
+
+_POLL_SECONDS: Final = 1.0
+_ANSWER: Final = aiohttp.ClientTimeout(total=5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be well, and until when by a clock that never jumps. ``services``: none is all that have pods."""
+
+    services: Sequence[str]
+    bus: bool
+    deadline: float
+
+
+def check(
+    services: Annotated[
+        list[str] | None, typer.Argument(metavar="[SERVICE]...", help="that are to run; none is all that do")
+    ] = None,
+    timeout: Annotated[str, typer.Option(metavar="DURATION", help="how long to wait until all is well")] = "0s",
+    bus: Annotated[bool, typer.Option("--bus/--no-bus", help="whether to ask the bus, too")] = True,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Ask the API server, the bus and every pod of the services whether they are well; `helm test` runs this.
+
+    Pods are asked at their own addresses, so this works inside the cluster; from outside, `trellis status` says more.
+    Ends with 1 and names what is not well. JSON: `{"ok", "parts": [{"part", "ok", "problem", …}]}`.
+    """
+    with exit_on_error():
+        settings = client_settings(kubeconfig=kubeconfig, context=context)
+        try:
+            seconds = parse_seconds(timeout)
+        except ValueError as error:
+            raise SettingsError(f"--timeout: has {timeout!r}, {error}") from None
+        parts = asyncio.run(_wait(settings, Wanted(services or (), bus, time.monotonic() + seconds)))
+        _show(parts, output)
+        if sick := [part for part in parts if part.problem]:
+            say("; ".join(f"{part.name}: {part.problem}" for part in sick))
+            raise SystemExit(EXIT_FAILED)
+
+
+async def _wait(settings: ClientSettings, wanted: Wanted) -> list[Part]:
+    """Look until all is well, or the time is over."""
+    async with connected(settings) as kube:
+        while True:
+            parts = await _look(kube, settings, wanted)
+            if not any(part.problem for part in parts) or time.monotonic() >= wanted.deadline:
+                return parts
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _look(kube: Kube, settings: ClientSettings, wanted: Wanted) -> list[Part]:
+    asked: list[Awaitable[list[Part]]] = [_services(kube, settings.namespace, wanted.services)]
+    if wanted.bus:
+        asked.append(_bus(settings))
+    return [part for parts in await asyncio.gather(*asked) for part in parts]
+
+
+async def _services(kube: Kube, namespace: str, wanted: Sequence[str]) -> list[Part]:
+    try:
+        pods = await kube.list(PODS, namespace, label_selector=SELECTOR)
+    except KubeError as error:
+        return [Part("kubernetes", "not known", explain(error), {"name": "kubernetes"})]
+    async with aiohttp.ClientSession(timeout=_ANSWER) as session:
+        answers = await asyncio.gather(*(_ask(session, pod) for pod in view_pods(pods.items)))
+    return [Part("kubernetes", kube.server, facts={"name": "kubernetes"}), *parts_of(wanted, answers)]
+
+
+async def _ask(session: aiohttp.ClientSession, pod: PodView) -> Answer:
+    if not pod.url:
+        return Answer(pod, pod.waits or "it does not run yet")
+    try:
+        async with session.get(pod.url) as answer:
+            return Answer(pod, reasons_of(await answer.json(content_type=None), answer.status))
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        why = pod.waits or str(error) or type(error).__name__
+        return Answer(pod, f"no answer at {pod.url}: {why}")
+
+
+async def _bus(settings: ClientSettings) -> list[Part]:
+    try:
+        streams = await survey(settings.nats_url, settings.nats_credentials)
+    except BusError as error:
+        return [Part("bus", "not known", explain(error), {"name": "bus"})]
+    missing = [one.name for one in streams if one.messages is None]
+    problem = f"no stream {', '.join(missing)}: a service that runs makes it within seconds" if missing else ""
+    return [Part("bus", f"{len(streams) - len(missing)} streams", problem, {"name": "bus"})]
+
+
+def _show(parts: Sequence[Part], output: Format) -> None:
+    if output is Format.JSON:
+        documents = [{"part": part.name} | part.document() for part in parts]
+        print_json({"ok": not any(part.problem for part in parts), "parts": documents})
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("PART", "OK", "STATUS"):
+        table.add_column(heading, no_wrap=heading != "STATUS", overflow="fold")
+    for part in parts:
+        mark = Text("no", style="bold red") if part.problem else Text("yes", style="green")
+        table.add_row(part.name, mark, Text("\n".join(filter(None, (part.text, part.problem)))))
+    console().print(table)

@@ -1,0 +1,102 @@
+"""What ``trellis check`` makes of pods and of what they answer.
+
+Pure. In: raw pods, answers of ``/readyz``, what the bus holds. Out: rows. Called by ``check``.
+Invariant: a service that was asked for and has no pod is a problem, and so is a pod that does not say that it is ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from trellis.kube.resources import Manifest
+from trellis_cli.status.row import Part
+
+SELECTOR: Final = "app.kubernetes.io/name=trellis"
+_COMPONENT: Final = "app.kubernetes.io/component"
+_HEALTH: Final = "health"
+_OVER: Final = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """A pod of a service. ``url``: where it says whether it is ready, "" before it runs; ``waits``: why it does not."""
+
+    component: str
+    name: str
+    url: str
+    waits: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a pod said: ``problem`` "" if it is ready."""
+
+    pod: PodView
+    problem: str
+
+
+def view_pods(pods: Iterable[Manifest]) -> list[PodView]:
+    """Return the pods that serve ``/readyz``, by name; those that end or ended do not count."""
+    found = []
+    for pod in pods:
+        metadata, status = pod["metadata"], pod.get("status") or {}
+        port = _health_port(pod)
+        if metadata.get("deletionTimestamp") or status.get("phase") in _OVER or port is None:
+            continue
+        address = str(status.get("podIP") or "")
+        host = f"[{address}]" if ":" in address else address
+        url = f"http://{host}:{port}/readyz" if address else ""
+        component = (metadata.get("labels") or {}).get(_COMPONENT, "")
+        found.append(PodView(component, metadata["name"], url, _why(status)))
+    return sorted(found, key=lambda one: one.name)
+
+
+def parts_of(wanted: Sequence[str], answers: Sequence[Answer]) -> list[Part]:
+    """Return a row a component: those that were asked for, else those that have pods."""
+    components = wanted or sorted({one.pod.component for one in answers})
+    if not components:
+        return [Part("services", "none", "no pod of a service is there: is TRELLIS_NAMESPACE right?")]
+    return [_part(name, [one for one in answers if one.pod.component == name]) for name in components]
+
+
+def reasons_of(body: Any, status: int) -> str:  # noqa: ANN401 - JSON from outside
+    """Return why a process is not ready, by its answer to ``/readyz``; "" if it is."""
+    services = body.get("services") if isinstance(body, Mapping) else None
+    found = []
+    for name, said in sorted(services.items()) if isinstance(services, Mapping) else ():
+        if isinstance(said, Mapping) and said.get("reasons"):
+            found.append(f"{name}: {'; '.join(map(str, said['reasons']))}")
+    if found:
+        return "; ".join(found)
+    return "" if status == 200 else f"/readyz answers {status}"
+
+
+def _part(component: str, answers: Sequence[Answer]) -> Part:
+    sick = [one for one in answers if one.problem]
+    problem = "; ".join(f"pod {one.pod.name}: {one.problem}" for one in sick)
+    if not answers:
+        problem = "it has no pod: see its Deployment"
+    facts = {"name": component, "pods": len(answers), "ready": len(answers) - len(sick)}
+    return Part(component, f"{facts['ready']} of {len(answers)} pods ready", problem, facts)
+
+
+def _health_port(pod: Manifest) -> int | None:
+    for container in pod["spec"].get("containers") or ():
+        for port in container.get("ports") or ():
+            if port.get("name") == _HEALTH:
+                return int(port["containerPort"])
+    return None
+
+
+def _why(status: Mapping[str, Any]) -> str:
+    """Return why a pod's process does not run, as its node says it, "" if nothing is said."""
+    for container in status.get("containerStatuses") or ():
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason"):
+            return ": ".join(filter(None, (waiting["reason"], waiting.get("message"))))
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return ": ".join(filter(None, (condition.get("reason"), condition.get("message"))))
+    return ""

@@ -1,0 +1,48 @@
+"""What the command line's own tools can be told; the only place where they read the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from trellis.config.settings import DnsLabel, HttpUrl, ServiceSettings, load
+from trellis.kube.access import Access
+from trellis.names import CLAIM_NAMESPACE
+
+
+class ClientSettings(ServiceSettings):
+    """Where the cluster and the bus are, and where the services keep their objects."""
+
+    installer_namespace: DnsLabel = Field(
+        default="trellis-installers", description="namespace of the installer Jobs, the only privileged pods"
+    )
+
+    claim_namespace: DnsLabel = Field(
+        default=CLAIM_NAMESPACE,
+        description="namespace of the Lease trellis-nodes, by which one installation provisions the nodes of a cluster",
+    )
+
+    jaeger_url: HttpUrl | None = Field(
+        default=None, description="where `trellis trace` asks for traces: Jaeger's query API, http://host:16686"
+    )
+
+    @property
+    def access(self) -> Access:
+        """Where credentials for the cluster come from."""
+        return Access(self.kubeconfig, self.context)
+
+
+def client_settings(
+    *,
+    kubeconfig: Path | None = None,
+    context: str | None = None,
+    nats_url: str | None = None,
+    jaeger_url: str | None = None,
+) -> ClientSettings:
+    """Return the settings from the environment and these flags.
+
+    Raises:
+        SettingsError: a variable or a flag is wrong.
+    """
+    return load(ClientSettings, kubeconfig=kubeconfig, context=context, nats_url=nats_url, jaeger_url=jaeger_url)

@@ -1,0 +1,12 @@
+"""``trellis controllers``: a list of them, and the group of its commands, each of which has a module of its own."""
+
+from __future__ import annotations
+
+import typer
+
+from trellis_cli.controllers.roles import roles
+from trellis_cli.controllers.table import controllers
+
+app = typer.Typer(help="Controllers in Wasm: where they are, what they cost, the rights that they need.")
+app.callback(invoke_without_command=True)(controllers)
+app.command()(roles)

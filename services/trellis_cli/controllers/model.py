@@ -1,0 +1,29 @@
+"""The row of ``trellis status`` about controllers. Pure: their rows in, a row out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from trellis.read_model.tables.controllers import HOST, ControllerRow
+from trellis_cli.status.row import Led, Part, Unwell, led_part
+
+PART: Final = "controllers"
+UNKNOWN: Final = {"count": None, "states": None, "not_ready": None, "holder": None}
+_NEVER: Final = "NotLookedAt"
+
+
+def controllers_part(
+    rows: Sequence[ControllerRow], leader: str | None, causes: Mapping[str, str] | None = None
+) -> Part:
+    """Return the row of ``trellis status``; one that is not ready is a problem, and that nobody hosts them.
+
+    ``causes``: by key, what is wrong with those whose row does not tell it: calls that fail while others do not.
+    """
+    states = dict(sorted(Counter(row.state or _NEVER for row in rows).items()))
+    bad = {row.key: row.problem for row in rows if not row.ready and row.state != "Paused"} | dict(causes or {})
+    text = ", ".join(f"{count} {state}" for state, count in states.items())
+    led = Led(HOST, leader, "none of them is called")
+    facts = {"count": len(rows), "states": states, "not_ready": sorted(bad)}
+    return led_part(PART, text, led, Unwell("not ready", "controller", bad), facts)

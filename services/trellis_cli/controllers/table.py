@@ -1,0 +1,142 @@
+"""``trellis controllers``: controllers in Wasm, where they are, what they cost, what ended them last.
+
+In: flags, the cluster. Out: a table or JSON. Called by the command line, ``read_controllers`` by ``trellis status``.
+Writes nothing. Invariant: a cluster without the kind has nothing wrong with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from trellis.kube.client import Kube
+from trellis.kube.errors import NotFound
+from trellis.kube.resources import WASM_CONTROLLERS
+from trellis.read_model.explain.controller import controller_cause
+from trellis.read_model.explain.page import Rank
+from trellis.read_model.reading.cluster import Reading
+from trellis.read_model.reading.served import list_served
+from trellis.read_model.tables.controllers import HOST, ControllerRow, controller_row
+from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error
+from trellis_cli.common.gather import connected
+from trellis_cli.common.options import ContextOption, KubeconfigOption
+from trellis_cli.common.output import Format, OutputOption, console, one_line, print_json
+from trellis_cli.common.settings import ClientSettings, client_settings
+from trellis_cli.controllers.model import PART, UNKNOWN, controllers_part
+from trellis_cli.status.row import Part, with_leader
+from trellis_cli.status.served import list_or_row
+
+STATES: Final = {"Resident": "green", "Suspended": "green", "Cold": "cyan", "Paused": "dim", "Failed": "bold red"}
+_NONE: Final = "-"
+_KIB: Final = 1024
+
+
+def controllers(
+    ctx: typer.Context,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="of the objects; all, if not given")
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="only the one of this name; needs --namespace")] = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """List controllers: state, memory, size on disk, calls, wakes, faults.
+
+    Figures are of the process that hosts them, and up to a minute old. Ends with 1 if one is not ready. JSON: `{"ok",
+    "controllers": [{"namespace", "name", "state", "ready", "problem", "resident_bytes", "disk_bytes", "calls", "wakes",
+    "wake_p99", "traps", "last_fault": {"kind", "message", "time"}, "module_sha256"}]}`.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    with exit_on_error():
+        if name and not namespace:
+            raise CommandError("--name needs --namespace: names are those of a namespace")
+        rows = asyncio.run(_read(client_settings(kubeconfig=kubeconfig, context=context), namespace, name))
+        _show(rows, namespace, output)
+        if any(not row.ready and row.state != "Paused" for row in rows):
+            raise SystemExit(EXIT_FAILED)
+
+
+async def read_controllers(kube: Kube, namespace: str) -> Part:
+    """Return the row of ``trellis status``; the lease is in ``namespace``.
+
+    Raises:
+        KubeError: something could not be read.
+    """
+    found = await list_or_row(kube, WASM_CONTROLLERS, PART, UNKNOWN)
+    if isinstance(found, Part):
+        return found
+    if found is None:
+        return controllers_part([], "")
+    leader = await Reading(kube, namespace).leader(HOST, "")
+    causes = {}
+    for item in found:
+        if (cause := controller_cause(item)) is not None and cause.rank is Rank.CAUSE:
+            causes[controller_row(item).key] = cause.text
+    part = controllers_part([controller_row(item) for item in found], leader.holder, causes)
+    return with_leader(part, leader)
+
+
+async def _read(settings: ClientSettings, namespace: str | None, name: str | None) -> list[ControllerRow]:
+    async with connected(settings) as kube:
+        try:
+            if name is not None:
+                return [controller_row(await kube.get(WASM_CONTROLLERS, name, namespace))]
+        except NotFound as error:
+            # The API server names what it does not find; of a kind that it does not serve it says nothing.
+            if f'"{name}"' in error.message:
+                raise CommandError(
+                    f"there is no controller {name} in namespace {namespace}: `trellis controllers -n {namespace}` "
+                    "lists those that are"
+                ) from None
+        found = await list_served(kube, WASM_CONTROLLERS, namespace)
+    if found is None:
+        raise CommandError("the kind WasmController is not defined here: `trellis crds apply`")
+    return sorted(map(controller_row, found), key=lambda row: row.key)
+
+
+def _show(rows: Sequence[ControllerRow], namespace: str | None, output: Format) -> None:
+    if output is Format.JSON:
+        ok = all(row.ready or row.state == "Paused" for row in rows)
+        print_json({"ok": ok, "controllers": [row.document() for row in rows]})
+        return
+    if not rows:
+        where = f" in namespace {namespace}" if namespace else ""
+        console().print(Text(f"no controllers{where}: `kubectl apply` one; see kind WasmController"))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("NAMESPACE", "NAME", "STATE", "MEMORY", "DISK", "CALLS", "WAKES", "P99", "TRAPS", "MESSAGE"):
+        table.add_column(heading, no_wrap=heading in {"NAMESPACE", "STATE"}, overflow="fold")
+    for row in rows:
+        cells: list[Any] = [
+            _size(row.figures.get("residentBytes")),
+            _size(row.figures.get("snapshotBytes")),
+            *(row.figures.get(field, _NONE) for field in ("calls", "wakes", "wakeP99", "traps")),
+        ]
+        state = Text(one_line(row.state) or _NONE, style=STATES.get(row.state, ""))
+        table.add_row(Text(row.namespace), Text(row.name), state, *map(_text, cells), Text(_words(row)))
+    console().print(table)
+
+
+def _words(row: ControllerRow) -> str:
+    if row.problem or not row.fault:
+        return one_line(row.problem)
+    return one_line(
+        f"last fault {row.fault.get('time', '')}: {row.fault.get('kind', '')}: {row.fault.get('message', '')}"
+    )
+
+
+def _text(cell: Any) -> Text:  # noqa: ANN401 - JSON of a status
+    return Text(one_line(str(cell)), justify="right")
+
+
+def _size(count: Any) -> str:  # noqa: ANN401 - as above
+    if not isinstance(count, int) or not count:
+        return _NONE
+    return f"{count / _KIB:.0f}Ki" if count < _KIB * _KIB else f"{count / _KIB / _KIB:.1f}Mi"

@@ -1,0 +1,196 @@
+"""``trellis dead``: the messages that services gave up on: list them, look at one, send them again.
+
+In: flags. Out: a table, a page or JSON; replayed messages on the bus. Called by the command line.
+Invariant: a letter leaves the list only once the server has stored its original again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+import typer
+
+from trellis.bus.consume.message import Reason
+from trellis.bus.dead_letters.dead import UNKNOWN_NOUN
+from trellis.bus.dead_letters.letters import DeadLetter, Wanted
+from trellis.bus.dead_letters.stream import dead_letters
+from trellis.config.settings import SettingsError
+from trellis.events.subjects import FACTS
+from trellis.read_model.reading.letters import document as letter_document
+from trellis.read_model.reading.letters import full_document
+from trellis.telemetry import setup_logging
+from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error, say
+from trellis_cli.common.output import Format, OutputOption, console, print_json, print_text
+from trellis_cli.common.settings import ClientSettings, client_settings
+from trellis_cli.common.times import span
+from trellis_cli.dead_letters.replay import Choice, Outcome, ReplayReport, replay_letters
+from trellis_cli.dead_letters.views import footer, page_of, table_of
+
+app = typer.Typer(help="The messages that services gave up on.", no_args_is_help=True)
+
+ClusterOption = Annotated[str | None, typer.Option(help="only letters of this cluster [env: TRELLIS_CLUSTER]")]
+ServiceOption = Annotated[str | None, typer.Option(help="only what this service gave up on")]
+NounOption = Annotated[str | None, typer.Option(help="only messages about this: node, provision, rollout, unknown")]
+ReasonOption = Annotated[str | None, typer.Option(help=f"only given up on for this: {', '.join(Reason)}")]
+SinceOption = Annotated[str | None, typer.Option(help="only from then on: 10m, 2h or 2026-01-31T08:00:00Z")]
+UntilOption = Annotated[str | None, typer.Option(help="only until then: as --since")]
+NatsOption = Annotated[str | None, typer.Option(help="the bus [env: TRELLIS_NATS_URL]")]
+
+
+@app.command("list")
+def list_letters(  # noqa: PLR0913, PLR0917 - options of a command line
+    cluster: ClusterOption = None,
+    service: ServiceOption = None,
+    noun: NounOption = None,
+    reason: ReasonOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    nats_url: NatsOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """List the messages that services gave up on, oldest first, and why.
+
+    JSON: `{"letters": [{"sequence", "time", "cluster", "service", "subscription", "noun", "key", "reason", "error",
+    "deliveries", "subject", "stream", "original_sequence", "trace_id", "size", "truncated", "obstacle"}],
+    "looked_at": 3}`. `obstacle` says why a letter cannot be replayed and is empty if it can.
+    """
+    with exit_on_error():
+        settings, filters = _asked(nats_url, _Filters(cluster, service, noun, reason, since, until))
+        letters, looked_at = asyncio.run(_find(settings, filters))
+        if output is Format.JSON:
+            print_json({"letters": [letter_document(letter) for letter in letters], "looked_at": looked_at})
+            return
+        out = console()
+        if letters:
+            out.print(table_of(letters))
+        out.print(footer(letters, looked_at), highlight=False, markup=False)
+
+
+@app.command()
+def show(
+    sequence: Annotated[int, typer.Argument(min=1, help="as `trellis dead list` shows it")],
+    nats_url: NatsOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Show everything about one letter: why it was given up on, the original's headers, its body as it came.
+
+    JSON: the fields of `dead list`, `original_size`, `headers` and the body: `body` if it is JSON, else `body_text`,
+    else `body_base64`.
+    """
+    with exit_on_error():
+        letter = asyncio.run(_get(_quiet(nats_url), sequence))
+        if output is Format.JSON:
+            print_json(full_document(letter))
+        else:
+            print_text(page_of(letter))
+
+
+@app.command()
+def replay(  # noqa: PLR0913, PLR0917 - options of a command line
+    sequences: Annotated[
+        list[int] | None, typer.Argument(min=1, metavar="[SEQUENCE]...", help="as `trellis dead list` shows them")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="all letters, or all that the filters mean")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only show what would be done")] = False,
+    cluster: ClusterOption = None,
+    service: ServiceOption = None,
+    noun: NounOption = None,
+    reason: ReasonOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    nats_url: NatsOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Send messages again, on the subjects where they were said, and take their letters from the list.
+
+    Everyone who reads the subject hears the message again, which is harmless: work that is done is not done twice. A
+    letter is removed once the message is stored. Exit status 1 if any letter could not be replayed.
+
+    JSON: `{"letters": [{"sequence", "outcome", "subject", "message"}], "replayed": 2, "not_replayed": 0, "dry_run":
+    false, "ended_by": ""}`; `outcome` is Replayed, WouldReplay or NotReplayed, `ended_by` what kept the rest from
+    being tried.
+    """
+    with exit_on_error():
+        asked = _Filters(cluster, service, noun, reason, since, until)
+        if bool(sequences) == every:
+            raise SettingsError("needs the sequences of letters, or --all: see `trellis dead list`")
+        if sequences and asked != _Filters():
+            raise SettingsError("filters belong to --all: letters that are named are replayed whatever they are")
+        settings, filters = _asked(nats_url, asked)
+        choice = Choice(tuple(dict.fromkeys(sequences or ())), filters, dry_run=dry_run)
+        report = asyncio.run(replay_letters(settings.nats_url, choice, settings.nats_credentials))
+        _tell(report, output)
+        if not report.complete:
+            raise SystemExit(EXIT_FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Filters:
+    """What was given on the command line."""
+
+    cluster: str | None = None
+    service: str | None = None
+    noun: str | None = None
+    reason: str | None = None
+    since: str | None = None
+    until: str | None = None
+
+
+def _quiet(nats_url: str | None) -> ClientSettings:
+    setup_logging(log_format="text", level="error")
+    return client_settings(nats_url=nats_url)
+
+
+def _asked(nats_url: str | None, given: _Filters) -> tuple[ClientSettings, Wanted]:
+    """Return the settings and the filters; raises SettingsError."""
+    settings = _quiet(nats_url)
+    since, until = span(given.since, given.until, datetime.now(UTC))
+    nouns = sorted({spec.model.noun for spec in FACTS} | {UNKNOWN_NOUN})
+    if given.noun is not None and given.noun not in nouns:
+        raise SettingsError(f"--noun: has {given.noun!r}, needs one of: {', '.join(nouns)}")
+    if given.reason is not None and given.reason.lower() not in {reason.lower() for reason in Reason}:
+        raise SettingsError(f"--reason: has {given.reason!r}, needs one of: {', '.join(Reason)}")
+    return settings, Wanted(
+        cluster=given.cluster or settings.cluster,
+        # On the command line services have dashes, on the bus underscores.
+        service=given.service.replace("-", "_") if given.service else None,
+        noun=given.noun,
+        reason=given.reason,
+        since=since,
+        until=until,
+    )
+
+
+async def _find(settings: ClientSettings, filters: Wanted) -> tuple[list[DeadLetter], int]:
+    async with dead_letters(settings.nats_url, credentials=settings.nats_credentials) as box:
+        letters = [letter async for letter in box.find(filters)]
+        return letters, box.looked_at
+
+
+async def _get(settings: ClientSettings, sequence: int) -> DeadLetter:
+    async with dead_letters(settings.nats_url, credentials=settings.nats_credentials) as box:
+        letter = await box.get(sequence)
+    if letter is None:
+        raise CommandError(f"there is no letter {sequence}: it was replayed, or has aged out: see `trellis dead list`")
+    return letter
+
+
+def _tell(report: ReplayReport, output: Format) -> None:
+    if output is Format.JSON:
+        print_json(report.document())
+        return
+    for line in report.lines:
+        print_text(f"{line.sequence}  {_WORDS[line.outcome]}  {line.text}")
+    print_text(report.summary())
+    if report.ended_by:
+        say(report.ended_by)
+
+
+_WORDS: Final = {
+    Outcome.REPLAYED: "replayed",
+    Outcome.WOULD_REPLAY: "would be replayed",
+    Outcome.NOT_REPLAYED: "NOT REPLAYED",
+}

@@ -1,0 +1,92 @@
+"""How dead letters look: rows of a table, a page, JSON.
+
+Pure: letters in, text and documents out. Called by ``trellis dead``. Invariant: whatever a letter holds can be printed
+and cannot steer the terminal; no password in a URL is shown but in the body, which is shown as it came.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from rich.table import Table
+from rich.text import Text
+
+from trellis.bus.dead_letters.letters import DeadLetter
+from trellis.installer_api.redaction import redact_url
+from trellis.read_model.reading.letters import indented
+from trellis_cli.common.output import one_line, printable
+
+NONE: Final = "-"
+
+
+def table_of(letters: Sequence[DeadLetter]) -> Table:
+    """Return the table of these letters; nothing is cut, long texts are folded where the terminal is narrow."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("SEQUENCE", "WHEN", "READER", "REASON", "DELIVERIES", "SUBJECT", "ERROR"):
+        table.add_column(heading, no_wrap=heading in {"SEQUENCE", "WHEN", "DELIVERIES"}, overflow="fold")
+    for letter in letters:
+        table.add_row(
+            str(letter.sequence),
+            letter.stored.astimezone().strftime("%Y-%m-%d %H:%M:%S"),
+            Text(_shown(letter.reader)),
+            Text(_shown(letter.reason), style="red"),
+            _number(letter.deliveries),
+            Text(_shown(letter.subject)),
+            Text(_shown(letter.error)),
+        )
+    return table
+
+
+def footer(letters: Sequence[DeadLetter], looked_at: int) -> str:
+    """Return how many letters there are by reason, and what to do with them."""
+    if not letters:
+        return f"none of {_count(looked_at)} is meant" if looked_at else "no dead letters"
+    reasons = Counter(one_line(letter.reason) or "without a reason" for letter in letters)
+    tally = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+    return (
+        f"{_count(len(letters))} ({tally}); `trellis dead show SEQUENCE` shows one, `trellis dead replay` sends again"
+    )
+
+
+def page_of(letter: DeadLetter) -> str:
+    """Return everything about a letter, its body included as it came; JSON is indented."""
+    facts = {
+        "sequence": str(letter.sequence),
+        "when": letter.stored.astimezone().isoformat(sep=" ", timespec="milliseconds"),
+        "cluster": _shown(letter.cluster),
+        "reader": _shown(letter.reader),
+        "reason": _shown(letter.reason),
+        "error": _shown(letter.error),
+        "deliveries": _number(letter.deliveries),
+        "subject": _shown(letter.subject),
+        "about": _shown("/".join((letter.noun, *letter.key))),
+        "stored as": f"{_shown(letter.stream)} {_number(letter.original_sequence)}",
+        "trace": letter.trace_id or NONE,
+        "replay": f"impossible: {_shown(letter.obstacle)}"
+        if letter.obstacle
+        else f"trellis dead replay {letter.sequence}",
+    }
+    lines = [f"{name:<11}{value}" for name, value in facts.items()]
+    lines.append("headers" if letter.original_headers else "headers    -")
+    lines += [f"  {one_line(name)}: {_shown(value)}" for name, value in (letter.original_headers or {}).items()]
+    cut = "" if letter.truncated is None else f", CUT: the original had {letter.truncated or 'more'}"
+    return "\n".join((*lines, f"body ({letter.size} bytes{cut})", "", _body_text(letter.body)))
+
+
+def _body_text(body: bytes) -> str:
+    text = indented(body)
+    return printable((body if text is None else text).decode(errors="backslashreplace"))
+
+
+def _shown(text: str) -> str:
+    return redact_url(one_line(text)) or NONE
+
+
+def _number(value: int | None) -> str:
+    return NONE if value is None else str(value)
+
+
+def _count(letters: int) -> str:
+    return "1 dead letter" if letters == 1 else f"{letters} dead letters"

@@ -1,0 +1,255 @@
+"""``trellis events tail`` and ``replay``: the facts on the bus, as they are said and as they were said.
+
+In: flags. Out: a line a fact, for people or as the CloudEvent. Called by the command line. Changes nothing.
+Invariant: a message that is no fact is a line too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import signal
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+import typer
+
+from trellis.bus.streams.tail import NOUN_LATTICE, Selection, TailedEvent, Tally, replay, tail
+from trellis.config.settings import SettingsError
+from trellis.events.subjects import FACTS, ROOT_EVENTS, pattern_filter
+from trellis.telemetry import setup_logging
+from trellis_cli.common.errors import EXIT_INTERRUPTED, exit_on_error, say
+from trellis_cli.common.output import Format, OutputOption, one_line, print_json, print_text
+from trellis_cli.common.settings import ClientSettings, client_settings
+from trellis_cli.common.times import span
+
+app = typer.Typer(help="The facts that services say.", no_args_is_help=True)
+
+TRACE_SHOWN: Final = 8
+_SHOWN: Final[tuple[str, ...]] = ("verified", "attempt", "reason", "message", "by", "former_uid", "failing")
+_SHOWN_OF_LATTICE: Final[tuple[str, ...]] = ("name", "component_id", "provider_id", "host_id", "error")
+_VALUE_MAX: Final = 80
+_EMPTY: Final = "-"
+NOUNS: Final = tuple(sorted({spec.model.noun for spec in FACTS}))
+_TRACE_ID = re.compile(r"[0-9a-f]{8,32}")
+
+ClusterOption = Annotated[str | None, typer.Option(help="only facts of this cluster [env: TRELLIS_CLUSTER]")]
+NounOption = Annotated[str | None, typer.Option(help=f"only facts about this: {', '.join(NOUNS)}")]
+SubjectOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATTERN",
+        help="only facts on these subjects of NATS: 'node.ready.*', '*.failed.>', 'trellis.evt.*.node.>'; in a name "
+        "a dot is =2E",
+    ),
+]
+TraceOption = Annotated[
+    str | None, typer.Option(metavar="ID", help="only facts of this trace: its id, or the first 8 digits or more")
+]
+LatticeOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="not facts, but the copies of this lattice's events, kept for 7 days")
+]
+SinceOption = Annotated[str | None, typer.Option(help="begin there: 10m (ago), 2h or 2026-01-31T08:00:00Z")]
+UntilOption = Annotated[str | None, typer.Option(help="end there: as --since")]
+LastOption = Annotated[int | None, typer.Option(min=1, help="begin with the last so many facts")]
+NatsOption = Annotated[str | None, typer.Option(help="the bus [env: TRELLIS_NATS_URL]")]
+JsonOption = Annotated[bool, typer.Option("--json", help="the same as -o json")]
+
+
+@app.command("tail")
+def tail_events(  # noqa: PLR0913, PLR0917 - options of a command line
+    cluster: ClusterOption = None,
+    noun: NounOption = None,
+    subject: SubjectOption = None,
+    trace: TraceOption = None,
+    lattice: LatticeOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    last: LastOption = None,
+    nats_url: NatsOption = None,
+    output: OutputOption = Format.TABLE,
+    json: JsonOption = False,
+) -> None:
+    """Follow the facts on the bus until Ctrl-C, or until --until: old ones if asked for, then new ones.
+
+    A line has time, fact, key, service, the start of the trace id, and what else is worth knowing. JSON: the
+    CloudEvent, one a line; a message that is none: `{"unreadable": true, "sequence", "time", "subject", "size"}`.
+    """
+    with exit_on_error():
+        settings = _quiet(nats_url)
+        selection = _selection(settings, _Given(cluster, noun, subject, trace, since, until, lattice, last))
+        if selection.over(datetime.now(UTC)) and since is None and last is None:
+            raise SettingsError("--until: is past, so there is nothing to follow: add --since or --last")
+        asyncio.run(
+            _follow(
+                tail(settings.nats_url, selection, credentials=settings.nats_credentials), _shower(output, json=json)
+            )
+        )
+
+
+@app.command("replay")
+def replay_events(  # noqa: PLR0913, PLR0917 - options of a command line
+    cluster: ClusterOption = None,
+    noun: NounOption = None,
+    subject: SubjectOption = None,
+    trace: TraceOption = None,
+    lattice: LatticeOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    original_pace: Annotated[
+        bool, typer.Option("--original-pace", help="with the time between facts that was between them")
+    ] = False,
+    nats_url: NatsOption = None,
+    output: OutputOption = Format.TABLE,
+    json: JsonOption = False,
+) -> None:
+    """Show the facts that were said, oldest first, and end: everything the stream still has, or what is asked for.
+
+    Nothing is said again on the bus. Lines and JSON are those of `trellis events tail`; how many facts were shown, and
+    how many looked at for that, is said on standard error.
+    """
+    with exit_on_error():
+        settings, tally = _quiet(nats_url), Tally()
+        selection = _selection(settings, _Given(cluster, noun, subject, trace, since, until, lattice))
+        credentials = settings.nats_credentials
+        events = replay(settings.nats_url, selection, tally, original_pace=original_pace, credentials=credentials)
+        ended = asyncio.run(_follow(events, _shower(output, json=json)))
+        say(f"{tally.shown} facts shown, {tally.looked_at} looked at{'' if ended else ', then interrupted'}")
+        if not ended:
+            raise SystemExit(EXIT_INTERRUPTED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The filters on the command line."""
+
+    cluster: str | None
+    noun: str | None
+    subject: str | None
+    trace: str | None
+    since: str | None
+    until: str | None
+    lattice: str | None = None
+    last: int | None = None
+
+
+def _quiet(nats_url: str | None) -> ClientSettings:
+    setup_logging(log_format="text", level="error")
+    return client_settings(nats_url=nats_url)
+
+
+def _selection(settings: ClientSettings, given: _Given) -> Selection:
+    """Return what the options select; raises SettingsError for a wrong one, and for two that contradict each other."""
+    if given.subject is not None and given.noun is not None:
+        raise SettingsError(f"--noun: is part of --subject, give one of them: --subject '{given.noun}.>'")
+    if given.lattice is not None and (given.noun or given.subject) is not None:
+        raise SettingsError("--lattice: shows what is no fact: it does not go with --noun or --subject")
+    if given.trace is not None and given.last is not None:
+        raise SettingsError("--last: counts facts of all traces, and does not go with --trace: use --since")
+    since, until = span(given.since, given.until, datetime.now(UTC))
+    return Selection(
+        cluster=given.cluster or settings.cluster,
+        noun=_noun(given.noun),
+        pattern=_pattern(given.subject, given.cluster, settings),
+        since=since,
+        until=until,
+        last=given.last,
+        trace=_trace(given.trace),
+        lattice=given.lattice,
+    )
+
+
+def _pattern(subject: str | None, cluster: str | None, settings: ClientSettings) -> str | None:
+    if subject is None:
+        return None
+    if cluster is not None and subject.startswith(f"{ROOT_EVENTS}."):
+        raise SettingsError("--cluster: is part of an absolute --subject: give one of them")
+    try:
+        return pattern_filter(subject, cluster or settings.cluster)
+    except ValueError as error:
+        raise SettingsError(f"--subject: has {subject!r}, {error}") from None
+
+
+def _noun(noun: str | None) -> str | None:
+    if noun is not None and noun not in NOUNS:
+        raise SettingsError(f"--noun: has {noun!r}, needs one of: {', '.join(NOUNS)}")
+    return noun
+
+
+def _trace(trace: str | None) -> str:
+    wanted = (trace or "").strip().lower()
+    if trace is not None and not _TRACE_ID.fullmatch(wanted):
+        raise SettingsError(f"--trace: has {trace!r}, needs a trace id of 32 hex digits, or its first 8 or more")
+    return wanted
+
+
+async def _follow(events: AsyncIterator[TailedEvent], show: Callable[[TailedEvent], None]) -> bool:
+    """Show events until there are none, or until SIGINT or SIGTERM; return whether there are none."""
+
+    async def show_all() -> None:
+        async for event in events:
+            show(event)
+
+    showing = asyncio.ensure_future(show_all())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, showing.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await showing
+        return True
+    return False
+
+
+def line_of(event: TailedEvent) -> str:
+    """Return a fact as one line for people, with the date if it is not of today; what is no fact is a line too."""
+    envelope = event.event
+    data = envelope.get("data")
+    name = f"{event.noun}.{event.fact}" if event.key else event.subject
+    stored, today = event.stored.astimezone(), datetime.now(UTC).astimezone().date()
+    parts = (
+        stored.strftime("%H:%M:%S.%f" if stored.date() == today else "%Y-%m-%dT%H:%M:%S.%f")[:-3],
+        one_line(name).ljust(19),
+        one_line("/".join(event.key)) or _EMPTY,
+        one_line(str(envelope.get("source", "")).rpartition("/")[2]) or _EMPTY,
+        event.trace_id[:TRACE_SHOWN] or _EMPTY,
+        _fields(event.noun, data if isinstance(data, dict) else {})
+        if envelope
+        else f"(no CloudEvent: {event.size} bytes)",
+    )
+    return "  ".join(part for part in parts if part)
+
+
+def _fields(noun: str, data: dict[str, Any]) -> str:
+    shown = _SHOWN
+    if noun == NOUN_LATTICE:
+        metadata = data.get("metadata")  # of a manifest
+        shown, data = _SHOWN_OF_LATTICE, {**(metadata if isinstance(metadata, dict) else {}), **data}
+    return " ".join(f"{name}={_short(data[name])}" for name in shown if data.get(name) not in (None, ""))
+
+
+def _short(value: object) -> str:
+    text = one_line(str(value))
+    text = text if len(text) <= _VALUE_MAX else f"{text[: _VALUE_MAX - 1]}…"
+    return f'"{text}"' if " " in text else text
+
+
+def document_of(event: TailedEvent) -> dict[str, Any]:
+    """Return the CloudEvent; of a message that is none, where it stands."""
+    if event.event:
+        return event.event
+    return {
+        "unreadable": True,
+        "sequence": event.sequence,
+        "time": event.stored.isoformat(),
+        "subject": event.subject,
+        "size": event.size,
+    }
+
+
+def _shower(output: Format, *, json: bool) -> Callable[[TailedEvent], None]:
+    if json or output is Format.JSON:
+        return lambda event: print_json(document_of(event), lines=True)
+    return lambda event: print_text(line_of(event))

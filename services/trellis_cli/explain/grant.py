@@ -1,0 +1,120 @@
+"""Why a SecretGrant gives what it says, or does not: its groups of hosts, its accounts, who may be them.
+
+Pure. In: the grant, groups, what the API server says of its accounts. Out: the page. Called by ``explain``.
+Invariant: no Secret is read. Which rule stops the Secret of one application, ``trellis secrets check`` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from secrets_backend.domain.decide import Identity, view_grant
+from secrets_backend.domain.resources import ACCOUNT_PREFIX
+from secrets_backend.rights import roles_hint
+from trellis.crds.secret_grants import ANY, SecretGrantSpec
+from trellis.read_model.explain.page import Explanation, Line, Rank
+from trellis.read_model.explain.subject import Beside, Subject, cause_of
+
+Manifest = Mapping[str, Any]
+
+BACKEND: Final = "secrets-backend"
+SUBJECT: Final = Subject("SecretGrant", "secretgrant", "kubectl get secretgrants -A", "in effect")
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A ServiceAccount that a grant names. ``there``, ``may_be``: None where this account may not know."""
+
+    name: str
+    there: bool | None
+    may_be: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class GrantWorld:
+    """What stands in the cluster. ``groups``: raw, None if they are not known; ``accounts``: of the grant."""
+
+    grant: Manifest
+    groups: Sequence[Manifest] | None = ()
+    accounts: Sequence[Account] = ()
+    beside: Beside = field(default_factory=Beside)
+
+
+def named_accounts(grant: Manifest) -> list[str]:
+    """Return the ServiceAccounts that a grant names; none where it names any."""
+    spec = view_grant(grant).spec
+    return [one for one in (spec.service_accounts or () if spec else ()) if one != ANY]
+
+
+def identity_of(namespace: str, account: str) -> Identity:
+    """Return the user that Kubernetes knows an account as."""
+    return Identity(f"{ACCOUNT_PREFIX}{namespace}:{account}", namespace, "")
+
+
+def explain_grant(world: GrantWorld) -> Explanation:
+    """Return the page of a grant."""
+    return SUBJECT.page(world.grant, _chain(world), world.beside)
+
+
+def grant_cause(grant: Manifest, groups: Sequence[Manifest] | None) -> Line | None:
+    """Return why a grant has no effect, None if it has: what its page says, but for its accounts."""
+    return cause_of(_chain(GrantWorld(grant, groups)))
+
+
+def _chain(world: GrantWorld) -> Iterator[Line]:
+    namespace = world.grant["metadata"]["namespace"]
+    spec = view_grant(world.grant).spec
+    if spec is None:
+        text = "it cannot be read, and so gives nothing"
+        yield Line("grant", text, False, "write it anew: `kubectl explain secretgrant.spec`", Rank.CAUSE)
+        return
+    yield Line("grant", f"for Secrets of namespace {namespace}", well=True)
+    yield from _from(world, spec)
+    yield from _accounts(world, namespace, spec)
+    if spec.entity_issuers is not None:
+        yield Line("issuers", f"only components signed by one of {len(spec.entity_issuers)} issuers may ask")
+    hint = "`trellis secrets check --app NAME` says which rule lets each secret of an application through, or stops it"
+    yield Line("hint", hint)
+
+
+def _from(world: GrantWorld, spec: SecretGrantSpec) -> Iterator[Line]:
+    if world.groups is None:
+        yield Line("from", "whether there are such groups of hosts is not known to this account")
+        return
+    there = {(one["metadata"]["namespace"], str((one.get("spec") or {}).get("lattice"))) for one in world.groups}
+    for one in spec.from_:
+        meant = sorted(lattice for namespace, lattice in there if namespace == one.namespace)
+        fits = [lattice for lattice in meant if one.lattice in {None, lattice}]
+        whose = f"lattice {one.lattice}" if one.lattice else "any lattice"
+        if fits:
+            yield Line("from", f"{whose} of namespace {one.namespace}: {', '.join(sorted(set(fits)))}", well=True)
+            continue
+        have = f"which has {', '.join(sorted(set(meant)))}" if meant else "which has no group of hosts at all"
+        text = f"no group of hosts of namespace {one.namespace} is on {whose}, {have}"
+        yield Line("from", text, False, "name a namespace and lattice of a WasmCloudHostConfig", Rank.CAUSE)
+
+
+def _accounts(world: GrantWorld, namespace: str, spec: SecretGrantSpec) -> Iterator[Line]:
+    if not spec.service_accounts and not spec.users:
+        yield Line("accounts", "it names none: it lets nobody in, as it says", well=True)
+    if ANY in (spec.service_accounts or ()):
+        yield Line("accounts", f"any ServiceAccount of namespace {namespace}; each needs a Role of its own", well=True)
+    for account in world.accounts:
+        yield _account(namespace, account)
+    for user in spec.users or ():
+        yield Line("user", f"{user}: only where the service's TRELLIS_SECRETS_USERS has it too")
+
+
+def _account(namespace: str, account: Account) -> Line:
+    what = f"ServiceAccount {namespace}/{account.name}"
+    if account.there is False:
+        do = f"`kubectl -n {namespace} create serviceaccount {account.name}`"
+        return Line("account", f"{what} does not exist", False, do, Rank.CAUSE)
+    if account.may_be is False:
+        do = roles_hint(identity_of(namespace, account.name))
+        return Line("account", f"{BACKEND} may not be {what}", False, do, Rank.CAUSE)
+    if account.there is None or account.may_be is None:
+        return Line("account", f"{what}: whether it is there, and {BACKEND} may be it, is not known to this account")
+    return Line("account", f"{what} is there, and {BACKEND} may be it", well=True)

@@ -1,0 +1,271 @@
+"""``trellis let-go``: stops the services that put finalizers on objects, and takes these away: before Trellis goes.
+
+In: flags, the cluster. Out: a table or JSON. Called by the command line, and by the chart before it is uninstalled.
+Invariants: no finalizer is taken while somebody lives who would put it back; done again after an end at any point it
+comes to the same; neither the bus nor wadm is needed; no object is deleted; a kind that cannot be listed may have
+objects that bear one, so that this does not end well; Shims are left to another installation that provisions the nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from trellis import names
+from trellis.config.durations import parse_seconds
+from trellis.config.settings import SettingsError
+from trellis.kube.client import Kube
+from trellis.kube.errors import Conflict, NotFound, PatchTestFailed, TooManyRequests, Unavailable
+from trellis.kube.lease import LeaseRecord, read_lease
+from trellis.kube.reader import Selection
+from trellis.kube.resources import DEPLOYMENTS, LEASES, PODS, Manifest
+from trellis.read_model.reading.leaders import read_claim
+from trellis.read_model.reading.served import NotServedError, require_undefined
+from trellis_cli.common.errors import CommandError, exit_on_error
+from trellis_cli.common.gather import connected
+from trellis_cli.common.options import ContextOption, KubeconfigOption
+from trellis_cli.common.output import Format, OutputOption, console, print_json
+from trellis_cli.common.settings import ClientSettings, client_settings
+from trellis_cli.let_go.model import SELECTOR, Guard, Leases, Row, chosen, replicas_of, still_run
+
+FIELD_MANAGER: Final = names.FIELD_MANAGER_COMMAND_LINE
+_AT_ONCE: Final = 16
+"""Writes in flight."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is to be done, and until when by a clock that never jumps. ``places``: each guard and where to look.
+
+    ``claim``: namespace of the Lease by which one installation provisions the nodes. ``poll``: seconds between two
+    attempts.
+    """
+
+    namespace: str
+    claim: str
+    places: Sequence[tuple[Guard, str | None]]
+    deadline: float
+    poll: float = 0.5
+
+    @property
+    def services(self) -> list[str]:
+        """The services that are to be stopped."""
+        return list(dict.fromkeys(guard.service for guard, _ in self.places))
+
+    @property
+    def claimed(self) -> bool:
+        """Whether one of the kinds belongs to the installation that provisions the nodes."""
+        return any(guard.claimed for guard, _ in self.places)
+
+
+def let_go(  # noqa: PLR0913, PLR0917 - options of a command line
+    confined: Annotated[
+        list[str] | None,
+        typer.Option("--in", metavar="NAMESPACE", help="only groups of hosts, and there: of a confined host_manager"),
+    ] = None,
+    timeout: Annotated[str, typer.Option(metavar="DURATION", help="how long to try")] = "2m",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only show what would be let go")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask")] = False,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Take the finalizers of Trellis away, so that everything can be deleted without it. `helm uninstall` does this.
+
+    First the services that would put them back are scaled to 0, and it is waited until none of them leads any more.
+    Nothing is deleted: hosts, applications and what was installed on nodes run on. Shims stay as they are if another
+    installation provisions the nodes. Ends with 1 if the time is over; run again it goes on.
+    JSON: `{"stopped": ["…"], "kinds": [{"kind", "there", "letGo", "unfinished", "stays", "leftTo"}]}`;
+    `unfinished` were being deleted, and vanish now without what their service would have done; `leftTo` is the other
+    installation.
+    """
+    with exit_on_error():
+        settings = client_settings(kubeconfig=kubeconfig, context=context)
+        deadline = time.monotonic() + _seconds(timeout)
+        task = Task(settings.namespace, settings.claim_namespace, chosen(confined or ()), deadline)
+        if not dry_run:
+            _agree(yes, output)
+        stopped, rows = asyncio.run(_run(settings, task, dry_run=dry_run))
+        _show(stopped, rows, output)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_seconds(text)
+    except ValueError as error:
+        raise SettingsError(f"--timeout: has {text!r}, {error}") from None
+
+
+def _agree(yes: bool, output: Format) -> None:
+    """Ask, unless that was answered beforehand; raises CommandError if nobody can be asked, or the answer is no."""
+    if yes:
+        return
+    if output is Format.JSON or not sys.stdin.isatty():
+        raise CommandError("nothing was done: give --yes, or --dry-run, where nobody can be asked")
+    if not typer.confirm("Stop the services of Trellis, and take their finalizers away?", err=True):
+        raise CommandError("nothing was done")
+
+
+async def _run(settings: ClientSettings, task: Task, *, dry_run: bool) -> tuple[list[str], list[Row]]:
+    async with connected(settings) as kube:
+        rows = {guard: Row(guard) for guard, _ in task.places}
+        stopped: list[str] = []
+        if dry_run:
+            claim = await read_claim(kube, task.claim, datetime.now(UTC)) if task.claimed else None
+            _leave(rows.values(), claim.holder if claim is not None and claim.holder != task.namespace else "")
+            for guard, place in task.places:
+                await _look(kube, guard, place, rows[guard])
+            return stopped, list(rows.values())
+        leases = Leases()
+        await _until(task, lambda: _stop(kube, task, leases, stopped))
+        others: list[str] = []
+        try:
+            await _until(task, lambda: _find_other(kube, task, leases, others))
+            _leave(rows.values(), *others)
+            for guard, place in task.places:
+                if rows[guard].left_to:
+                    await _look(kube, guard, place, rows[guard])
+                else:
+                    await _until(task, functools.partial(_free, kube, guard, place, rows[guard]))
+        except CommandError as error:
+            again = "the services are stopped: run this again, or have helm upgrade bring them back"
+            raise CommandError(f"{error}; {again}") from None
+        return stopped, list(rows.values())
+
+
+async def _until(task: Task, attempt: Callable[[], Awaitable[str]]) -> None:
+    """Repeat until nothing is in the way.
+
+    Raises:
+        CommandError: the time is over; says what was in the way last.
+        KubeError: something was refused.
+    """
+    while True:
+        try:
+            why = await attempt()
+        except (Unavailable, TooManyRequests, NotFound, NotServedError) as error:
+            why = str(error)
+        if not why:
+            return
+        if time.monotonic() >= task.deadline:
+            raise CommandError(f"not done in time: {why}")
+        await asyncio.sleep(task.poll)
+
+
+async def _stop(kube: Kube, task: Task, leases: Leases, stopped: list[str]) -> str:
+    """Scale the services to 0; return who lives still, "" for nobody."""
+    deployments = await kube.list(DEPLOYMENTS, task.namespace, label_selector=SELECTOR)
+    for one in deployments.items:
+        name = one["metadata"]["name"]
+        if replicas_of(one):
+            await kube.merge_patch(
+                DEPLOYMENTS,
+                name,
+                {"spec": {"replicas": 0}},
+                task.namespace,
+                field_manager=FIELD_MANAGER,
+                subresource="scale",
+            )
+            stopped.append(name)
+    pods = await kube.list(PODS, task.namespace, label_selector=SELECTOR)
+    if running := still_run(pods.items):
+        return f"still there: pod {', '.join(running)}"
+    leased = (_lease(kube, names.LEASE_PREFIX + service, task.namespace) for service in task.services)
+    records = await asyncio.gather(*leased)
+    now = time.monotonic()
+    led = {service: leases.leader(service, one, now) for service, one in zip(task.services, records, strict=True)}
+    return "; ".join(f"{who} leads {service}: stop it" for service, who in led.items() if who)
+
+
+async def _lease(kube: Kube, name: str, namespace: str) -> LeaseRecord | None:
+    try:
+        return read_lease(await kube.get(LEASES, name, namespace))
+    except NotFound:
+        return None
+
+
+async def _find_other(kube: Kube, task: Task, leases: Leases, others: list[str]) -> str:
+    """Add the other installation that provisions the nodes, if there is one; return why that is not known yet."""
+    if not task.claimed:
+        return ""
+    record = await _lease(kube, names.LEASE_NODES, task.claim)
+    holder = leases.leader(names.LEASE_NODES, record, time.monotonic())
+    if holder in {"", task.namespace}:
+        return ""
+    if not leases.renewed(names.LEASE_NODES):
+        return f"installation {holder} holds Lease {task.claim}/{names.LEASE_NODES}, and may still provision the nodes"
+    others.append(holder)
+    return ""
+
+
+def _leave(rows: Iterable[Row], other: str = "") -> None:
+    """Leave what one installation of a cluster looks after to another one, if that is it."""
+    for row in rows:
+        row.left_to = other if row.guard.claimed else ""
+
+
+async def _look(kube: Kube, guard: Guard, place: str | None, row: Row) -> None:
+    """Show what would be let go, or is left alone."""
+    try:
+        async for page in kube.pages(Selection(guard.res, place)):
+            ours = [one for one in page.items if guard.is_ours(one)]
+            row.there += len(ours)
+            for one in ours:
+                if guard.holds(one) and not row.left_to:
+                    row.took(one)
+    except NotFound as error:
+        await require_undefined(kube, guard.res, error)
+
+
+async def _free(kube: Kube, guard: Guard, place: str | None, row: Row) -> str:
+    """Take the finalizer from every object; return which still bear it, "" for none, which was looked at after it."""
+    held, there = [], 0
+    try:
+        async for page in kube.pages(Selection(guard.res, place)):
+            there += sum(map(guard.is_ours, page.items))
+            held += [one for one in page.items if guard.holds(one)]
+    except NotFound as error:
+        await require_undefined(kube, guard.res, error)
+        return ""
+    if not held:
+        row.there += there
+        return ""
+    calls = asyncio.Semaphore(_AT_ONCE)
+
+    async def free(manifest: Manifest) -> None:
+        metadata = manifest["metadata"]
+        name, place = metadata["name"], metadata.get("namespace")
+        async with calls:
+            try:
+                await kube.json_patch(guard.res, name, guard.removal(manifest), place, field_manager=FIELD_MANAGER)
+            except (PatchTestFailed, Conflict, NotFound):
+                return  # it is looked at anew
+            row.took(manifest)
+
+    await asyncio.gather(*(free(one) for one in held))
+    keys = ", ".join(sorted(one["metadata"]["name"] for one in held)[:5])
+    return f"{guard.finalizer} comes back to {len(held)} {guard.res.plural}, {keys}: who puts it there?"
+
+
+def _show(stopped: list[str], rows: list[Row], output: Format) -> None:
+    if output is Format.JSON:
+        print_json({"stopped": stopped, "kinds": [row.document() for row in rows]})
+        return
+    if stopped:
+        console().print(Text(f"scaled to 0: {', '.join(stopped)}"))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("KIND", "THERE", "LET GO", "WHAT STAYS"):
+        table.add_column(heading, no_wrap=heading != "WHAT STAYS", overflow="fold")
+    for row in rows:
+        table.add_row(row.guard.res.kind, str(row.there), str(len(row.let_go)), Text(row.note))
+    console().print(table)

@@ -1,0 +1,168 @@
+"""``trellis migrate``: takes over what a retired operator left, without installing or restarting anything.
+
+In: flags, the cluster. Out: for KWasm and runtime-class-manager a plan of patches of Nodes and Shims and deletions of
+Jobs that ended, which ``migrate_run`` shows and carries out. Called by the command line.
+Invariant: a second run finds nothing to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+import typer
+
+from provisioner.domain.shim_resources import view_runtime_class
+from provisioner.settings import Settings
+from trellis.config.settings import load
+from trellis.kube.client import Kube
+from trellis.kube.errors import KubeError
+from trellis.kube.resources import DEPLOYMENTS, JOBS, NODES, RUNTIME_CLASSES, SHIMS
+from trellis.provisioning.nodes_and_jobs import view_node
+from trellis.provisioning.other_controllers import Peer
+from trellis.provisioning.shims import view_shim
+from trellis.read_model.reading.leaders import read_leadership
+from trellis_cli.common.errors import exit_on_error
+from trellis_cli.common.options import ContextOption, KubeconfigOption
+from trellis_cli.common.output import Format, OutputOption
+from trellis_cli.common.settings import ClientSettings, client_settings
+from trellis_cli.migrate.model.kwasm import plan_kwasm, values_of, with_values
+from trellis_cli.migrate.model.plan import (
+    Rules,
+    World,
+    still_writing,
+    take_over_controllers,
+    view_peer_job,
+)
+from trellis_cli.migrate.model.rcm import plan_rcm
+from trellis_cli.migrate.run import DryRunOption, Found, How, TakeOverOption, YesOption, list_all, migrate
+from trellis_cli.migrate.wasmcloud import wasmcloud_operator
+
+FIELD_MANAGER: Final = "trellis.dev/migrate"
+_PLANS: Final = {Peer.KWASM: plan_kwasm, Peer.RCM: plan_rcm}
+_ROUNDS: Final = 10
+"""Kubelets write to their Nodes all the time: what changed meanwhile is planned anew, so often in a row."""
+
+app = typer.Typer(
+    help="Take over nodes, Shims, RuntimeClasses and host groups of a retired operator; nothing is installed again.",
+    no_args_is_help=True,
+)
+app.command("wasmcloud-operator")(wasmcloud_operator)
+
+AutoProvisionOption = Annotated[
+    bool | None, typer.Option(help="the provisioner's setting [env: TRELLIS_AUTO_PROVISION]")
+]
+RequireChecksumOption = Annotated[
+    bool | None, typer.Option(help="the provisioner's setting [env: TRELLIS_REQUIRE_CHECKSUM]")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the person at the terminal asked for."""
+
+    peer: Peer
+    settings: ClientSettings
+    rules: Rules
+    how: How
+    given: frozenset[str]
+    """Names of the provisioner's settings that were given by flag or environment."""
+
+
+@app.command()
+def kwasm(  # noqa: PLR0913, PLR0917 - options of a command line
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    take_over: TakeOverOption = False,
+    installer_image: Annotated[
+        str | None, typer.Option(help="the provisioner's setting [env: TRELLIS_INSTALLER_IMAGE]")
+    ] = None,
+    handler: Annotated[str | None, typer.Option(help="the provisioner's setting [env: TRELLIS_HANDLER]")] = None,
+    auto_provision: AutoProvisionOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Take over the nodes that KWasm labelled, and delete its Jobs that ended.
+
+    The operator's values are read from its Deployment while there is one, scaled to 0 or not; else, give the
+    provisioner's settings as it has them: by them it will find each node as it wants it, and make no Job.
+    Before that the operator has to be gone (`helm uninstall`), or --take-over be given. A node whose handler the
+    kubelet lists is proved; another keeps KWasm's label only. Run it before the services are started.
+
+    JSON: `{"peer", "writing": ["…"], "notes": ["…"], "steps": [{"object", "what", "do", "why"}], "done": 3}`; `do` is
+    take over, delete, keep or leave.
+    """
+    with exit_on_error():
+        settings = client_settings(kubeconfig=kubeconfig, context=context)
+        given = load(Settings, installer_image=installer_image, handler=handler, auto_provision=auto_provision)
+        how = How(dry_run, yes, take_over, output)
+        asyncio.run(_run(Asked(Peer.KWASM, settings, _rules(given), how, frozenset(given.model_fields_set))))
+
+
+@app.command()
+def rcm(  # noqa: PLR0913, PLR0917 - options of a command line
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    take_over: TakeOverOption = False,
+    auto_provision: AutoProvisionOption = None,
+    require_checksum: RequireChecksumOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Take over the Shims of runtime-class-manager, the nodes it labelled, and its RuntimeClasses.
+
+    Its finalizers are replaced by ours, its Jobs that ended are deleted. Before that the operator has to be gone, with
+    its Shims still there, or --take-over be given. Give the provisioner's settings as it has them. JSON as in
+    `migrate kwasm`.
+    """
+    with exit_on_error():
+        settings = client_settings(kubeconfig=kubeconfig, context=context)
+        given = load(Settings, auto_provision=auto_provision, require_checksum=require_checksum)
+        how = How(dry_run, yes, take_over, output)
+        asyncio.run(_run(Asked(Peer.RCM, settings, _rules(given), how, frozenset(given.model_fields_set))))
+
+
+def _rules(settings: Settings) -> Rules:
+    return Rules(settings.installer(), settings.auto_provision, settings.require_checksum)
+
+
+async def _run(asked: Asked) -> None:
+    await migrate(asked.peer, asked.settings, asked.how, lambda kube: _find(kube, asked))
+
+
+async def _find(kube: Kube, asked: Asked) -> Found:
+    """Read the cluster and plan.
+
+    Raises:
+        KubeError: something cannot be read, or the server went away.
+    """
+    nodes, shims = await list_all(kube, NODES), await list_all(kube, SHIMS)
+    jobs, deployments = await list_all(kube, JOBS), await list_all(kube, DEPLOYMENTS)
+    values = values_of(deployments) if asked.peer is Peer.KWASM else None
+    rules, told = with_values(asked.rules, values, asked.given)
+    world = World(
+        nodes=tuple(map(view_node, nodes)),
+        shims=tuple(map(view_shim, shims)),
+        jobs=tuple(job for job in map(view_peer_job, jobs) if job is not None),
+        classes=tuple(map(view_runtime_class, await list_all(kube, RUNTIME_CLASSES))),
+        rules=rules,
+    )
+    writing = still_writing(asked.peer, deployments, [*nodes, *shims], time.time())
+    steps = take_over_controllers(asked.peer, deployments) if asked.how.force else []
+    return Found([*_PLANS[asked.peer](world), *steps], writing, [*told, *await _notes(kube, asked.settings)])
+
+
+async def _notes(kube: Kube, settings: ClientSettings) -> list[str]:
+    """Say that the provisioner runs already: it does not wait for what is not taken over yet."""
+    try:
+        leader = await read_leadership(kube, "provisioner", settings.namespace, datetime.now(UTC))
+    except KubeError:
+        return []  # it never ran here, or who asks may not know
+    if leader.holder and leader.age is not None and leader.age < leader.duration:
+        return ["the provisioner is running: it installs on nodes that are not taken over yet; better stop it before"]
+    return []

@@ -1,0 +1,147 @@
+"""What becomes of the nodes and Jobs that KWasm left.
+
+Pure: a world in, steps out. Called by ``migrate``. Source of the facts: KWasm's operator labels a node, with the node's
+own name as value, before its Job ends, and never takes notice of how it ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from trellis import names
+from trellis.provisioning.other_controllers import Peer, is_of
+from trellis.provisioning.views import KWASM, JobState, NodeView, Proof, Wish, installed_on, wish_of
+from trellis_cli.migrate.model.plan import DeleteJob, Doing, Listed, PeerJob, Rules, Step, World, listed, take_over
+
+_IMAGE: Final = "INSTALLER_IMAGE"
+_AUTO: Final = "AUTO_PROVISION_NODES"
+"""Environment variables by which the chart of KWasm's operator hands on its values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """How KWasm's operator is set in its Deployment, running or scaled to 0; None where it does not say."""
+
+    place: str
+    installer_image: str | None
+    auto_provision: bool | None
+
+
+def values_of(deployments: Iterable[Mapping[str, Any]]) -> Values | None:
+    """Return the settings of KWasm's operator, None if there is no Deployment of it."""
+    for item in deployments:
+        if not is_of(Peer.KWASM, item):
+            continue
+        containers = item["spec"]["template"]["spec"].get("containers") or ()
+        env = {one["name"]: one.get("value") for container in containers for one in container.get("env") or ()}
+        auto = env.get(_AUTO)
+        place = f"Deployment {item['metadata']['namespace']}/{item['metadata']['name']}"
+        return Values(place, env.get(_IMAGE) or None, None if auto is None else auto == "true")
+    return None
+
+
+def with_values(rules: Rules, values: Values | None, given: frozenset[str]) -> tuple[Rules, list[str]]:
+    """Return the rules with KWasm's values where nobody gave the provisioner's, and what to tell about it.
+
+    ``given``: names of the settings that were given by flag or environment; those stand.
+    """
+    if values is None:
+        return rules, []
+    image = values.installer_image if "installer_image" not in given else None
+    auto = values.auto_provision if "auto_provision" not in given else None
+    taken = []
+    if image is not None and image != rules.installer.image:
+        taken.append(f"TRELLIS_INSTALLER_IMAGE={image}")
+    if auto is not None and auto != rules.auto_provision:
+        taken.append(f"TRELLIS_AUTO_PROVISION={str(auto).lower()}")
+    if not taken:
+        return rules, []
+    rules = replace(
+        rules,
+        installer=replace(rules.installer, image=image or rules.installer.image),
+        auto_provision=rules.auto_provision if auto is None else auto,
+    )
+    return rules, [f"KWasm's values are taken from {values.place}: start the services with {' '.join(taken)}"]
+
+
+def plan_kwasm(world: World) -> list[Step]:
+    """Return what becomes of each node with KWasm's label, and of each Job of it; nodes first, by name."""
+    jobs = [job for job in world.jobs if not job.shim]
+    steps = []
+    taken = {node.name for node in world.nodes if KWASM in installed_on(node)}
+    for node in sorted(world.nodes, key=lambda node: node.name):
+        job = next((job for job in jobs if job.is_on(node)), None)
+        if _is_ours(node, job):
+            continue
+        step = _node(world, node, job)
+        steps.append(step)
+        if step.doing is Doing.TAKE_OVER:
+            taken.add(node.name)
+    return [*steps, *(_job(job, taken) for job in sorted(jobs, key=lambda job: job.place))]
+
+
+def _is_ours(node: NodeView, job: PeerJob | None) -> bool:
+    """Say whether KWasm's label is not there, or is ours: it comes with any Shim that is proved."""
+    if node.provisioned is None or KWASM in installed_on(node):
+        return True
+    return node.marked_digest is not None and job is None
+
+
+def _node(world: World, node: NodeView, job: PeerJob | None) -> Step:
+    what = f"labelled {names.LABEL_PROVISIONED}={node.provisioned}"
+    if reason := _unfit(world, node, job):
+        return Step(f"Node {node.name}", what, Doing.LEAVE, reason)
+    configured = world.rules.installer
+    image = job.image if job and job.image else configured.image
+    why = _proof(node, configured.handler)
+    if job is None:
+        why += f"; KWasm's Job is gone, its image is taken to be {image}"
+    elif image != configured.image:
+        why += (
+            f"; installed from {image}, while the provisioner is set to {configured.image}: set its "
+            "TRELLIS_INSTALLER_IMAGE to the former to keep what is there"
+        )
+    proof = Proof.HANDLER if listed(node, configured.handler) is Listed.YES else Proof.JOB
+    return take_over(world, node, {KWASM: world.legacy_digest(image)}, proof, (what, why))
+
+
+def _proof(node: NodeView, handler: str | None) -> str:
+    if listed(node, handler) is Listed.YES:
+        return f"the kubelet lists its handler {handler!r}"
+    lack = "the kubelet lists no handlers" if handler else "which handler its image installs is not known (--handler)"
+    return f"unproved, so it keeps KWasm's label and does not get {names.LABEL_WASM_READY}={names.WASM_READY}: {lack}"
+
+
+def _unfit(world: World, node: NodeView, job: PeerJob | None) -> str:
+    """Return why a node is not taken over, "" if it is."""
+    if node.provisioned not in {node.name, names.provisioned_label_value(node.name)}:
+        return "the label's value is not the node's name, so KWasm did not provision this node"
+    if wish_of(node, auto_provision=True) is not Wish.IN:
+        return f"opted out: {names.ANNOTATION_OPT_IN} is {node.opt_in!r}"
+    if wish_of(node, auto_provision=world.rules.auto_provision) is not Wish.IN:
+        return (
+            f"not opted in: annotate it {names.ANNOTATION_OPT_IN}=true, or give --auto-provision if the provisioner "
+            "runs with TRELLIS_AUTO_PROVISION"
+        )
+    if KWASM not in world.wanted(node):
+        return "a Shim is labelled as KWasm's default: Trellis rolls that out, the label stays meanwhile"
+    if job is not None and job.state is not JobState.COMPLETE:
+        if job.state is JobState.ACTIVE:
+            return f"{job.place} still works on it: run this again when it has ended"
+        return f"{job.place} failed, whatever the label says: Trellis will install it"
+    if listed(node, handler := world.rules.installer.handler) is Listed.NO:
+        return f"the kubelet lists handlers, and {handler!r} is none of them: Trellis will install it"
+    return ""
+
+
+def _job(job: PeerJob, taken: set[str]) -> Step:
+    what = f"KWasm's installer on node {job.node}"
+    if job.state is JobState.ACTIVE:
+        return Step(job.place, what, Doing.LEAVE, "it still runs")
+    if job.node not in taken:
+        return Step(job.place, what, Doing.LEAVE, "its node is not taken over")
+    if job.state is JobState.FAILED:
+        return Step(job.place, what, Doing.LEAVE, "it failed: its log says why")
+    return Step(job.place, what, Doing.DELETE, "it ended, and its node is taken over", DeleteJob(job), job.node)

@@ -1,0 +1,160 @@
+"""What becomes of the groups of hosts that wasmcloud-operator left, and of each of their children.
+
+Pure: a group, its children and what it names in, steps out. Called by ``migrate_wasmcloud``. It writes nothing to a
+group that lives: host_manager takes it over by itself (docs/compat-wasmcloud-operator.md), and this says what that will
+do. A group that is being deleted is let go, because nobody takes the operator's finalizer away any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from host_manager.domain.children import WORKLOADS, ChildKey, differs
+from host_manager.domain.group import ADOPTED, Group, Inputs, Wish
+from host_manager.domain.inputs import read_inputs
+from host_manager.domain.merging import TemplateError
+from host_manager.domain.resources import make_workload
+from host_manager.domain.template import managed_by
+from trellis import names
+from trellis.crds.host_config import WasmCloudHostConfigSpec
+from trellis.kube.resources import HOST_CONFIGS
+from trellis_cli.migrate.model.plan import Doing, Step
+from trellis_cli.migrate.model.wasmcloud import Former, FormerGroup, Manifest, place_of, without_finalizer
+
+_LEAKED: Final = frozenset({"WASMCLOUD_OCI_REGISTRY_USER", "WASMCLOUD_OCI_REGISTRY_PASSWORD"})
+"""Environment variables of the host that the operator fills with the values of a Secret."""
+
+_RUNS: Final = "runs the hosts"
+_OURS: Final = {"manager": names.FIELD_MANAGER_HOST_MANAGER, "operation": "Apply"}
+"""As managedFields will have it once a child is taken over: then only what it says makes a difference."""
+
+
+def view_former_group(manifest: Mapping[str, Any]) -> Group | str:
+    """Return the group, or why its spec cannot be read."""
+    metadata = manifest["metadata"]
+    try:
+        spec = WasmCloudHostConfigSpec.model_validate(manifest.get("spec") or {})
+    except ValidationError as error:
+        return ", ".join(".".join(("spec", *map(str, one["loc"]))) + f": {one['msg']}" for one in error.errors()[:3])
+    return Group(metadata["name"], metadata["namespace"], metadata["uid"], spec)
+
+
+def keys_of(group: Group) -> list[ChildKey]:
+    """Return the children that the operator makes for a group."""
+    workload = "DaemonSet" if group.runs_as_daemonset(ADOPTED) else "Deployment"
+    kinds = ("ConfigMap", "ServiceAccount", "Role", "RoleBinding", workload, "Service")
+    return [(kind, group.name) for kind in kinds]
+
+
+def plan_groups(former: Former) -> list[Step]:
+    """Return what becomes of each group that is the operator's, and of what is not plain among its children."""
+    found = sorted(former.groups, key=lambda one: place_of(one.manifest))
+    return [step for one in found for step in _group(one)]
+
+
+def _group(former: FormerGroup) -> Iterable[Step]:
+    metadata = former.manifest["metadata"]
+    finalizers = metadata.get("finalizers") or ()
+    if names.WASMCLOUD_OPERATOR not in finalizers and names.FINALIZER_HOSTS in finalizers:
+        return  # host_manager's already
+    place, group = place_of(former.manifest), view_former_group(former.manifest)
+    if metadata.get("deletionTimestamp"):
+        if names.WASMCLOUD_OPERATOR in finalizers:
+            why = (
+                f"it is being deleted, and nobody takes the finalizer {names.WASMCLOUD_OPERATOR} away any more; its "
+                "hosts end with it"
+            )
+            write = without_finalizer(HOST_CONFIGS, former.manifest, names.WASMCLOUD_OPERATOR)
+            yield Step(place, _what(group), Doing.LET_GO, why, write)
+        return
+    if isinstance(group, str):
+        yield Step(place, _what(group), Doing.LEAVE, f"its spec cannot be read: {group}; its hosts run on as they are")
+        return
+    inputs, problems = read_inputs(group, former.sources, "")
+    blocking = [problem.message for problem in problems if problem.blocks]
+    try:
+        children = list(_children(former, group, inputs))
+    except TemplateError as error:
+        children, blocking = [], [*blocking, str(error)]
+    if any(step.doing is Doing.LEAVE for step in children):
+        blocking.append("a child of it is somebody else's")
+    if blocking:
+        why = f"host_manager waits with it, its hosts run on as they are: {'; '.join(blocking)}"
+        yield Step(place, _what(group), Doing.LEAVE, why)
+    else:
+        yield Step(place, _what(group), Doing.KEEP, _adoption(group, children))
+    yield from children
+
+
+def _adoption(group: Group, children: Iterable[Step]) -> str:
+    """Say what host_manager does to a group and its plain children; ``children``: the steps of the others."""
+    special = {step.object for step in children}
+    rolled = any(step.what.startswith(_RUNS) for step in children)
+    plain = [kind for kind, _ in keys_of(group) if _at(group, kind) not in special]
+    return (
+        f"host_manager takes it over, with {names.FINALIZER_HOSTS} as finalizer: "
+        + ("its hosts are rolled once" if rolled else "its hosts run on")
+        + (f"; taken over as they are: {', '.join(plain)}" if plain else "")
+    )
+
+
+def _what(group: Group | str) -> str:
+    if isinstance(group, str):
+        return "group of hosts"
+    hosts = "one on each node" if group.runs_as_daemonset(ADOPTED) else group.spec.host_replicas
+    return f"group of hosts on lattice {group.spec.lattice}, hosts: {hosts}"
+
+
+def _at(group: Group, kind: str) -> str:
+    return f"{kind} {group.namespace}/{group.name}"
+
+
+def _children(former: FormerGroup, group: Group, inputs: Inputs) -> Iterable[Step]:
+    """Yield a step for each child with which more happens than that it is taken over.
+
+    Raises:
+        TemplateError: what the user adds to the pods has a shape that no pod can have.
+    """
+    of = f"of group {group.name}"
+    for kind, name in keys_of(group):
+        found = former.children.get((kind, name))
+        if found is None:
+            yield Step(_at(group, kind), f"missing, {of}", Doing.KEEP, "host_manager makes it")
+        elif owner := _stranger(found, group):
+            why = f"it belongs to {owner}: host_manager does nothing for the group until one of them is named otherwise"
+            yield Step(_at(group, kind), f"in the place of a child {of}", Doing.LEAVE, why)
+        elif kind in WORKLOADS and (why := _roll(found, group, inputs)):
+            yield Step(_at(group, kind), f"{_RUNS} {of}", Doing.KEEP, why)
+
+
+def _roll(workload: Manifest, group: Group, inputs: Inputs) -> str:
+    """Return why host_manager changes the template of the pods, "" if it does not."""
+    if leaked := _leaked(workload):
+        return (
+            f"shows {', '.join(leaked)} as plain values: host_manager puts references to Secret "
+            f"{names.registry_secret(group.name)} there, and that rolls the hosts, once"
+        )
+    wish = Wish(group, inputs, ADOPTED, managed_by(workload))
+    wanted = {"spec": {"template": make_workload(wish)["spec"]["template"]}}
+    as_ours = {**workload, "metadata": {"managedFields": [_OURS]}}
+    if differs(wanted, as_ours):
+        return "is not as the group's spec wants it now: host_manager writes it so, and that rolls the hosts, once"
+    return ""
+
+
+def _stranger(found: Manifest, group: Group) -> str:
+    """Return which other object controls a child, "" if none does."""
+    for owner in found["metadata"].get("ownerReferences") or ():
+        if owner.get("controller") and owner.get("uid") != group.uid:
+            return f"{owner.get('kind')} {owner.get('name')}"
+    return ""
+
+
+def _leaked(workload: Mapping[str, Any]) -> list[str]:
+    """Return which environment variables show a registry's credentials; never what they say."""
+    pod = ((workload.get("spec") or {}).get("template") or {}).get("spec") or {}
+    env = [one for container in pod.get("containers") or () for one in container.get("env") or ()]
+    return sorted({one["name"] for one in env if one["name"] in _LEAKED and "value" in one})

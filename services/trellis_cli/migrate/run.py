@@ -1,0 +1,188 @@
+"""Carries a migration out as the person at the terminal wants it: shows the plan, asks, writes, plans anew.
+
+In: how to read a plan. Out: a table or JSON, then, once agreed to, the writes of its steps. Called by the commands of
+``trellis migrate``.
+Invariants: nothing is done that was not shown before; each write names the object and its state as they were read;
+what changed meanwhile is planned again; without a list of each kind that a plan is made of, nothing is planned.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import typer
+from rich.text import Text
+
+from trellis.kube.client import Kube
+from trellis.kube.errors import AlreadyExists, Conflict, NotFound
+from trellis.kube.resources import DEPLOYMENTS, JOBS, NODES, SHIMS, Manifest, Resource
+from trellis.provisioning.other_controllers import Peer
+from trellis.read_model.reading.served import NotServedError, list_served
+from trellis_cli.common.errors import CommandError, say
+from trellis_cli.common.gather import connected
+from trellis_cli.common.output import Format, console, print_json
+from trellis_cli.common.settings import ClientSettings
+from trellis_cli.migrate.model.plan import DeleteJob, Doing, PatchDeployment, PatchNode, PatchShim, Step
+from trellis_cli.migrate.model.writes import CreateObject, DeleteObject, PatchObject
+from trellis_cli.migrate.views import table_of
+
+FIELD_MANAGER: Final = "trellis.dev/migrate"
+_ROUNDS: Final = 10
+"""Kubelets write to their Nodes all the time: what changed meanwhile is planned anew, so often in a row."""
+
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="only show what would be done")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="do not ask")]
+TakeOverOption = Annotated[
+    bool,
+    typer.Option(
+        "--take-over", help="although the operator still runs or seems to write; Trellis then works beside it"
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How the person at the terminal wants it."""
+
+    dry_run: bool
+    yes: bool
+    force: bool
+    output: Format
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A plan, what shows that the operator still writes, and what else is worth knowing."""
+
+    steps: list[Step]
+    writing: list[str]
+    notes: list[str]
+
+    @property
+    def writes(self) -> list[Step]:
+        """The steps that change something."""
+        return [step for step in self.steps if step.write is not None]
+
+
+Find = Callable[[Kube], Awaitable[Found]]
+"""Reads the cluster and plans; raises KubeError or NotServedError if something cannot be read."""
+
+
+async def migrate(peer: Peer, settings: ClientSettings, how: How, find: Find) -> None:
+    """Show what is to be done, ask, and do it.
+
+    Raises:
+        CommandError: the operator still writes, nobody can be asked, the answer is no, or objects changed all the time.
+        KubeError: something cannot be read or written, or the server went away.
+    """
+    async with connected(settings) as kube:
+        found = await find(kube)
+        if how.output is Format.TABLE:
+            _show(peer, found)
+        done = 0
+        if found.writes and not how.dry_run:
+            _agree(peer, found, how)
+            agreed = {step.key for step in found.writes}
+            done = await _carry_out(kube, find, agreed)
+        if how.output is Format.JSON:
+            steps = [step.document() for step in found.steps]
+            print_json(
+                {"peer": peer.value, "writing": found.writing, "notes": found.notes, "steps": steps, "done": done}
+            )
+        elif done:
+            console().print(Text(f"{done} done"))
+
+
+def _agree(peer: Peer, found: Found, how: How) -> None:
+    """Ask, unless that was answered beforehand.
+
+    Raises:
+        CommandError: the operator still writes, nobody can be asked, or the answer is no.
+    """
+    if found.writing and not how.force:
+        raise CommandError(
+            f"{peer.value} still writes, so nothing was done: {'; '.join(found.writing)}. "
+            "Give --take-over to do it all the same"
+        )
+    if how.yes:
+        return
+    if how.output is Format.JSON or not sys.stdin.isatty():
+        raise CommandError("nothing was done: give --yes, or --dry-run, where nobody can be asked")
+    if not typer.confirm(f"Do these {len(found.writes)} steps?", err=True):
+        raise CommandError("nothing was done")
+
+
+async def _carry_out(kube: Kube, find: Find, agreed: set[tuple[str, Doing]]) -> int:
+    """Do what was agreed to, planning anew what changed meanwhile; returns how many steps were done.
+
+    Raises:
+        CommandError: objects changed faster than they could be written, or a kind is not served any more.
+        KubeError: a write was refused or not answered; what follows it was not done.
+    """
+    done = idle = 0
+    while True:
+        try:
+            todo = [step for step in (await find(kube)).writes if step.key in agreed]
+        except NotServedError as error:
+            raise CommandError(f"{done} done; then {error}: run this again") from None
+        changed: set[str] = set()
+        before = done
+        for step in todo:
+            if step.node and f"Node {step.node}" in changed:
+                continue
+            if isinstance(step.write, PatchDeployment) and changed:
+                continue  # it lets the provisioner begin: not before everything is taken over
+            try:
+                await _write(kube, step)
+            except (AlreadyExists, Conflict, NotFound):
+                changed.add(step.object)
+            else:
+                done += 1
+        if not changed:
+            return done
+        idle = idle + 1 if done == before else 0
+        if idle >= _ROUNDS:
+            raise CommandError(f"{done} done, but {', '.join(sorted(changed))} changed all the time: run this again")
+
+
+async def _write(kube: Kube, step: Step) -> None:
+    match step.write:
+        case PatchNode(name, ops):
+            await kube.json_patch(NODES, name, ops, field_manager=FIELD_MANAGER)
+        case PatchShim(name, ops):
+            await kube.json_patch(SHIMS, name, ops, field_manager=FIELD_MANAGER)
+        case PatchDeployment(namespace, name, ops):
+            await kube.json_patch(DEPLOYMENTS, name, ops, namespace, field_manager=FIELD_MANAGER)
+        case DeleteJob(job):
+            await kube.delete(JOBS, job.name, job.namespace, uid=job.uid, resource_version=job.resource_version)
+        case PatchObject(res, namespace, name, ops):
+            await kube.json_patch(res, name, ops, namespace, field_manager=FIELD_MANAGER)
+        case CreateObject(res, _, manifest):
+            await kube.create(res, manifest)
+        case DeleteObject(res, namespace, name, uid, version):
+            await kube.delete(res, name, namespace, uid=uid, resource_version=version)
+        case None:
+            pass
+
+
+def _show(peer: Peer, found: Found) -> None:
+    for note in (*found.notes, *(f"{peer.value} still writes: {sign}" for sign in found.writing)):
+        say(f"note: {note}")
+    if found.steps:
+        console().print(table_of(found.steps))
+    if not found.writes:
+        console().print(Text(f"nothing to do: nothing of {peer.value} waits for this command"))
+
+
+async def list_all(kube: Kube, res: Resource, label_selector: str | None = None) -> list[Manifest]:
+    """Return all objects of a kind, or those with such labels; none if the kind is not defined.
+
+    Raises:
+        NotServedError: it may have objects and cannot be listed, so nothing can be planned.
+        KubeError: something cannot be read, or the server went away.
+    """
+    found = await list_served(kube, res, labels=label_selector)
+    return [{**item, "kind": res.kind} for item in found or ()]

@@ -1,0 +1,40 @@
+"""How a migration's plan is shown. Pure: steps in, a table out. Called by ``migrate``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rich.table import Table
+from rich.text import Text
+
+from trellis_cli.migrate.model.plan import Doing, Step
+
+_STYLES: Final = {
+    Doing.TAKE_OVER: "green",
+    Doing.DELETE: "yellow",
+    Doing.KEEP: "",
+    Doing.LEAVE: "dim",
+    Doing.LET_GO: "yellow",
+    Doing.DEFINE: "green",
+}
+_PAST: Final = {
+    Doing.TAKE_OVER: "taken over",
+    Doing.DELETE: "deleted",
+    Doing.KEEP: "kept",
+    Doing.LEAVE: "left",
+    Doing.LET_GO: "let go",
+    Doing.DEFINE: "defined",
+}
+
+
+def table_of(steps: Sequence[Step]) -> Table:
+    """Return the table of a plan; nothing is cut, long texts are folded."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("OBJECT", "WHAT IT IS", "WILL BE", "WHY"):
+        table.add_column(heading, no_wrap=heading == "WILL BE", overflow="fold")
+    for step in steps:
+        table.add_row(
+            Text(step.object), Text(step.what), Text(_PAST[step.doing], style=_STYLES[step.doing]), Text(step.why)
+        )
+    return table

@@ -1,0 +1,142 @@
+"""What ``trellis rollout pause|resume|undo`` change: one patch of a Shim, on what was read.
+
+In: a connection, settings, the name of a Shim. Out: a line for people of what was done. Called by the commands.
+Invariant: every write names the uid and the resourceVersion that were read; a Shim that changed meanwhile is read and
+judged again, so that nothing of another's change is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from trellis import names
+from trellis.kube.client import Kube
+from trellis.kube.errors import Conflict
+from trellis.kube.preconditions import only_if
+from trellis.kube.resources import SHIMS
+from trellis.provisioning.revisions import Revision, former_of, restoring, version_of
+from trellis.read_model.tables.rollout import is_halted, last_failure
+from trellis_cli.common.errors import CommandError
+from trellis_cli.common.settings import ClientSettings
+from trellis_cli.rollout.read import Found, Reader
+
+_TRIES: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is to be done to a Shim, as operations of a JSON patch (none: it is so already), and what to say of it."""
+
+    ops: tuple[dict[str, Any], ...]
+    said: str
+
+    def document(self, shim: str) -> dict[str, object]:
+        """Return the change for JSON."""
+        return {"shim": shim, "changed": bool(self.ops), "message": self.said}
+
+
+async def change(kube: Kube, settings: ClientSettings, name: str, wanted: Callable[[Found], Change]) -> Change:
+    """Carry out what is wanted of a Shim, and return it.
+
+    Raises:
+        CommandError: there is no such Shim, it is being deleted, or it cannot be done.
+        KubeError: the server does not answer, or refuses.
+    """
+    for left in reversed(range(_TRIES)):
+        found = await Reader(kube, settings, name).read()
+        if found.world.shim.deleting:
+            raise CommandError(f"Shim {name!r} is being deleted: trellis rollout status {name} shows how far that is")
+        done = wanted(found)
+        if not done.ops:
+            return done
+        metadata = found.manifest["metadata"]
+        ops = [*only_if(metadata["uid"], metadata["resourceVersion"]), *done.ops]
+        try:
+            await kube.json_patch(SHIMS, name, ops, field_manager=names.FIELD_MANAGER_COMMAND_LINE)
+        except Conflict:
+            if not left:
+                raise
+        else:
+            return done
+    raise AssertionError("the last try returns or raises")
+
+
+def pause(found: Found) -> Change:
+    """Return how a rollout is paused."""
+    name = found.world.shim.name
+    if found.world.shim.paused:
+        return Change((), f"Shim {name} is paused already; go on with: trellis rollout resume {name}")
+    return Change(
+        ({"op": "add", "path": "/spec/paused", "value": True},),
+        f"paused Shim {name}: nodes in work are finished, no further one is begun; "
+        f"go on with: trellis rollout resume {name}",
+    )
+
+
+def resume(found: Found) -> Change:
+    """Return how a rollout goes on that is paused or halted, or whose nodes fail: known failures are forgiven.
+
+    Later ones count. What failed is tried at once, also where a node's container runtime refused it (ADR 24).
+
+    Raises:
+        CommandError: whether it is halted cannot be read.
+    """
+    world = found.world
+    if not world.ledger_known:
+        raise CommandError(f"cannot resume Shim {world.shim.name!r}: {'; '.join(world.notes)}")
+    ops: list[dict[str, Any]] = []
+    said = []
+    if world.shim.paused:
+        ops.append({"op": "add", "path": "/spec/paused", "value": False})
+        said.append("no longer paused")
+    last, halted = last_failure(world), is_halted(world)
+    # A pause is no word on failures: who ends it has not said that they are mended.
+    if last is not None and last > world.shim.forgiven and (halted or not world.shim.paused):
+        ops += _forgive(found.manifest, last)
+        further = ", further ones begun" if halted else ""
+        said.append(f"its failures so far are forgiven: failed nodes are tried at once{further}")
+    name = world.shim.name
+    if not ops:
+        return Change((), f"Shim {name} is neither paused nor halted, and no node fails: nothing to resume")
+    return Change(tuple(ops), f"resumed Shim {name}: {' and '.join(said)}; see: trellis rollout status {name} --watch")
+
+
+def _forgive(manifest: dict[str, Any], until: int) -> list[dict[str, Any]]:
+    mark = {names.ANNOTATION_FORGIVEN: str(until)}
+    if "annotations" not in manifest["metadata"]:
+        return [{"op": "add", "path": "/metadata/annotations", "value": mark}]
+    key = names.ANNOTATION_FORGIVEN.replace("~", "~0").replace("/", "~1")
+    return [{"op": "add", "path": f"/metadata/annotations/{key}", "value": str(until)}]
+
+
+def undo(to_revision: int | None) -> Callable[[Found], Change]:
+    """Return what finds the way back to a revision, or to the version before this one."""
+
+    def wanted(found: Found) -> Change:
+        revision = _target(found, to_revision)
+        name, ops = found.world.shim.name, tuple(restoring(revision, found.manifest))
+        if revision.version == version_of(found.manifest):
+            return Change((), f"Shim {name} has the version of revision {revision.number} already")
+        paused = f"; it is paused: begin with: trellis rollout resume {name}" if found.world.shim.paused else ""
+        said = f"Shim {name} goes back to the version of revision {revision.number}, first seen {revision.created}"
+        return Change(ops, f"{said}{paused or f'; see: trellis rollout status {name} --watch'}")
+
+    return wanted
+
+
+def _target(found: Found, number: int | None) -> Revision:
+    name, revisions = found.world.shim.name, found.world.revisions
+    if not revisions and found.world.notes:
+        raise CommandError(f"cannot undo Shim {name!r}: {'; '.join(found.world.notes)}")
+    known = ", ".join(str(revision.number) for revision in revisions)
+    if number is None:
+        former = former_of(revisions, version_of(found.manifest))
+        if former is None:
+            raise CommandError(f"Shim {name!r} has no former version to go back to: provisioner kept none but this one")
+        return former
+    for revision in revisions:
+        if revision.number == number:
+            return revision
+    raise CommandError(f"Shim {name!r} has no revision {number}; there are: {known or 'none yet'}")

@@ -1,0 +1,218 @@
+"""``trellis rollout``: how far a Shim's version is on its way to the nodes, and holding, going on, going back.
+
+In: flags. Out: a page, lines, a moving bar or JSON; patches of one Shim. Called by the command line.
+Invariant: what is shown and what is changed is read from the cluster, never from the bus.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from typing import Annotated, Final
+
+import typer
+
+from trellis.config.durations import parse_seconds
+from trellis.config.settings import SettingsError
+from trellis.kube.errors import Unavailable
+from trellis.read_model.tables.rollout import Phase, Standing, World, document, standing_of
+from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error, explain, say
+from trellis_cli.common.gather import connected
+from trellis_cli.common.options import ContextOption, KubeconfigOption
+from trellis_cli.common.output import Format, OutputOption, console, print_json, print_text
+from trellis_cli.common.settings import ClientSettings, client_settings
+from trellis_cli.rollout import change as rollout_change
+from trellis_cli.rollout.change import Change, change
+from trellis_cli.rollout.read import Found, Reader
+from trellis_cli.rollout.views import Display, display, page, summary
+
+_LOOK_SECONDS: Final = 1.0
+_OUTAGE_SECONDS: Final = 30.0
+"""How long a watch bears an API server that does not answer."""
+
+app = typer.Typer(help="Follow, hold, go on with and take back a Shim's rollout.", no_args_is_help=True)
+
+ShimArgument = Annotated[str, typer.Argument(metavar="SHIM", help="name of the Shim")]
+
+
+@app.command()
+def status(
+    shim: ShimArgument,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="stay until it is complete, or stands still")] = False,
+    timeout: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="give up watching after so long: 10m; without it never")
+    ] = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Show where a Shim's rollout stands: nodes updated, in work, failed and why, held and why, waiting.
+
+    Ends with 1 if it is halted or degraded. With --watch it ends with 0 once the rollout is complete (or the Shim that
+    was being deleted is gone), and with 1 when it is halted, degraded or paused, or at the timeout. JSON: `{"shim",
+    "generation", "revision", "phase", "message", "advice", "desired", "counts": {"Updated": 3, …}, "nodes": [{"name",
+    "stage", "attempt", "message"}], "revisions": [{"revision", "created"}], "notes"}`, with --watch one a line.
+    `phase` is Complete, Progressing, Paused, Halted, Degraded or Removing; `stage` is Updated, InWork, Failed, Held,
+    Waiting or Leaving.
+    """
+    with exit_on_error():
+        settings = client_settings(kubeconfig=kubeconfig, context=context)
+        seconds = _seconds(timeout, watch=watch)
+        if watch:
+            failed = _watch(settings, shim, seconds, output)
+        else:
+            world = asyncio.run(_read(settings, shim)).world
+            standing = standing_of(world)
+            _show(standing, world, output)
+            failed = standing.broken
+        if failed:
+            raise SystemExit(EXIT_FAILED)
+
+
+@app.command()
+def pause(
+    shim: ShimArgument,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Begin no further node; nodes in work are finished.
+
+    This sets `spec.paused`; a GitOps tool that owns the Shim sets it back at its next sync: then pause it in the
+    repository. JSON: `{"shim", "changed", "message"}`.
+    """
+    _change(shim, rollout_change.pause, kubeconfig, context, output)
+
+
+@app.command()
+def resume(
+    shim: ShimArgument,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Go on with a rollout that is paused, or halted because too many nodes failed.
+
+    The failures known now no longer count and those nodes are tried at once; if as many fail again it halts again.
+    JSON as in `rollout pause`.
+    """
+    _change(shim, rollout_change.resume, kubeconfig, context, output)
+
+
+@app.command()
+def undo(
+    shim: ShimArgument,
+    to_revision: Annotated[
+        int | None, typer.Option(min=1, help="the revision to go back to; without it the version before this one")
+    ] = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Go back to a former version: what is installed and its RuntimeClass; nodes and limits stay as they are.
+
+    It is a rollout like any other, with the same limits. A GitOps tool that owns the Shim takes this back at its next
+    sync: then revert it in the repository. `rollout status` shows the revisions with -o json. JSON as in `rollout
+    pause`.
+    """
+    _change(shim, rollout_change.undo(to_revision), kubeconfig, context, output)
+
+
+def _seconds(text: str | None, *, watch: bool) -> float | None:
+    if text is None:
+        return None
+    if not watch:
+        raise SettingsError("--timeout: needs --watch, without it nothing is waited for")
+    try:
+        seconds = parse_seconds(text)
+    except ValueError as error:
+        raise SettingsError(f"--timeout: has {text!r}, {error}") from None
+    if seconds <= 0:
+        raise SettingsError(f"--timeout: has {text!r}, needs more than 0")
+    return seconds
+
+
+async def _read(settings: ClientSettings, name: str) -> Found:
+    async with connected(settings) as kube:
+        return await Reader(kube, settings, name).read()
+
+
+def _show(standing: Standing, world: World, output: Format) -> None:
+    if output is Format.JSON:
+        print_json(document(standing, world))
+        return
+    for note in world.notes:
+        print(f"note: {note}", file=sys.stderr)  # noqa: T201 - beside the table, not in it
+    console().print(page(standing), soft_wrap=False)
+
+
+def _watch(settings: ClientSettings, name: str, timeout: float | None, output: Format) -> bool:
+    """Watch to the end; returns whether it is a bad one."""
+    with display(output) as shown:
+        last = asyncio.run(_follow(settings, name, timeout, shown))
+    if last is None:
+        if output is Format.TABLE:
+            print_text(f"Shim {name} is gone, and no node has it")
+        return False
+    standing, world = last
+    if console().is_terminal and output is Format.TABLE:
+        _show(standing, world, output)
+    if not standing.settled:
+        say(f"not complete within {timeout:g} s: {summary(standing)}")
+    return standing.phase is not Phase.COMPLETE
+
+
+async def _follow(
+    settings: ClientSettings,
+    name: str,
+    budget: float | None,
+    shown: Display,
+) -> tuple[Standing, World] | None:
+    """Return the last standing, settled or at the end of the time; None when the Shim was removed."""
+    began = time.monotonic()
+    last: tuple[Standing, World] | None = None
+    answered = began
+    async with connected(settings) as kube:
+        reader = Reader(kube, settings, name)
+        while True:
+            try:
+                world = (await reader.read()).world
+            except Unavailable as error:
+                if last is None or time.monotonic() - answered > _OUTAGE_SECONDS:
+                    raise
+                say(f"trying on: {explain(error)}")
+            except CommandError:
+                if last is None or last[0].phase is not Phase.REMOVING:
+                    raise
+                return None
+            else:
+                answered = time.monotonic()
+                last = (standing_of(world), world)
+                shown.show(*last)
+                if last[0].settled:
+                    return last
+            left = _LOOK_SECONDS if budget is None else min(_LOOK_SECONDS, began + budget - time.monotonic())
+            if left <= 0:
+                return last
+            await asyncio.sleep(left)
+
+
+def _change(
+    shim: str,
+    wanted: Callable[[Found], Change],
+    kubeconfig: KubeconfigOption,
+    context: ContextOption,
+    output: Format,
+) -> None:
+    async def run(settings: ClientSettings) -> Change:
+        async with connected(settings) as kube:
+            return await change(kube, settings, shim, wanted)
+
+    with exit_on_error():
+        done = asyncio.run(run(client_settings(kubeconfig=kubeconfig, context=context)))
+        if output is Format.JSON:
+            print_json(done.document(shim))
+        else:
+            print_text(done.said)

@@ -1,0 +1,133 @@
+"""How a rollout is shown: a page, a line per change, or a bar that moves.
+
+In: standings. Out: standard output. Called by ``trellis rollout status``. Invariant: without a terminal no cursor is
+moved; text from the cluster is never markup.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from trellis.read_model.tables.rollout import NodeStage, Phase, ShimNode, Standing, World, document
+from trellis_cli.common.output import Format, console, one_line, print_json, print_text
+
+_STYLES: Final = {
+    NodeStage.UPDATED: "green",
+    NodeStage.IN_WORK: "cyan",
+    NodeStage.FAILED: "bold red",
+    NodeStage.HELD: "yellow",
+    NodeStage.WAITING: "",
+    NodeStage.LEAVING: "dim",
+}
+_WORDS: Final = {
+    NodeStage.IN_WORK: "in work",
+    NodeStage.FAILED: "failed",
+    NodeStage.HELD: "held",
+    NodeStage.WAITING: "waiting",
+    NodeStage.LEAVING: "to be removed",
+}
+_PHASES: Final = {Phase.COMPLETE: "green", Phase.HALTED: "bold red", Phase.DEGRADED: "bold red", Phase.PAUSED: "yellow"}
+_NONE: Final = "-"
+_LIVE_NODES: Final = 8
+_MESSAGE_MAX: Final = 300
+
+
+class Display(Protocol):
+    """Receives each standing, changed or not."""
+
+    def show(self, standing: Standing, world: World) -> None:
+        """The rollout stands so now."""
+
+
+def summary(standing: Standing) -> str:
+    """Return one line: ``spin (revision 2): Progressing: 3 of 12 nodes updated, 1 in work, 8 waiting``."""
+    counts = standing.counts
+    parts = [f"{counts[NodeStage.UPDATED]} of {standing.desired} nodes updated"]
+    parts += [f"{counts[stage]} {word}" for stage, word in _WORDS.items() if counts[stage]]
+    revision = f" (revision {standing.revision})" if standing.revision is not None else ""
+    text = f"{standing.shim}{revision}: {standing.phase.value}: {', '.join(parts)}"
+    return "; ".join(filter(None, (text, one_line(standing.message), standing.advice)))
+
+
+def page(standing: Standing) -> Group:
+    """Return the table of nodes, failed ones with their reasons, below it the summary."""
+    line = Text(summary(standing), style=_PHASES.get(standing.phase, ""))
+    return Group(_table(standing.nodes), line) if standing.nodes else Group(line)
+
+
+def _table(nodes: tuple[ShimNode, ...]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("NODE", "STAGE", "ATTEMPT", "MESSAGE"):
+        table.add_column(heading, no_wrap=heading not in {"NODE", "MESSAGE"}, overflow="fold")
+    for node in nodes:
+        table.add_row(
+            Text(node.name),
+            Text(node.stage.value, style=_STYLES[node.stage]),
+            str(node.attempt) if node.attempt else _NONE,
+            Text(one_line(node.message)[:_MESSAGE_MAX]),
+        )
+    return table
+
+
+class Lines:
+    """A line per change, of the whole and of each node that fails; JSON: a document per change."""
+
+    def __init__(self, output: Format) -> None:
+        self._output = output
+        self._began = time.monotonic()
+        self._last: Standing | None = None
+
+    def show(self, standing: Standing, world: World) -> None:
+        """Print it if it is news."""
+        if standing == self._last:
+            return
+        known = self._last.nodes if self._last else ()
+        self._last = standing
+        if self._output is Format.JSON:
+            print_json(document(standing, world), lines=True)
+            return
+        at = f"{time.monotonic() - self._began:6.1f} s  "
+        for node in standing.nodes:
+            if node.stage is NodeStage.FAILED and node not in known:
+                print_text(f"{at}{node.name} failed: {one_line(node.message)[:_MESSAGE_MAX]}")
+        print_text(at + summary(standing))
+
+
+class OnTerminal:
+    """A bar of updated nodes, below it those in work and failed."""
+
+    def __init__(self, out: Console) -> None:
+        self._bar = Progress(TextColumn("updated"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=out)
+        self._task = self._bar.add_task("nodes", total=None)
+        self.live = Live(self._bar, console=out, transient=True, refresh_per_second=8)
+
+    def show(self, standing: Standing, world: World) -> None:
+        """Move the bar."""
+        del world
+        self._bar.update(self._task, total=standing.desired, completed=standing.counts[NodeStage.UPDATED])
+        busy = tuple(node for node in standing.nodes if node.stage in {NodeStage.FAILED, NodeStage.IN_WORK})
+        more = len(busy) - _LIVE_NODES
+        rest = [Text(f"and {more} more", style="dim")] if more > 0 else []
+        shown = [_table(busy[:_LIVE_NODES])] if busy else []
+        self.live.update(Group(self._bar, Text(summary(standing)), *shown, *rest))
+
+
+@contextmanager
+def display(output: Format) -> Iterator[Display]:
+    """Return the display that fits standard output; on a terminal the last standing stays as a page."""
+    out = console()
+    if output is Format.JSON or not out.is_terminal:
+        yield Lines(output)
+        return
+    moving = OnTerminal(out)
+    with moving.live:
+        yield moving

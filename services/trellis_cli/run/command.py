@@ -1,0 +1,32 @@
+"""``trellis run``: flags in, running services out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trellis.config.settings import exit_on_settings_error
+from trellis_cli.run.services import SERVICES, RunFlags
+from trellis_cli.run.services import run as run_chosen
+
+
+def run(
+    services: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SERVICE]...", help="of " + ", ".join(SERVICES) + "; none is all but the console"),
+    ] = None,
+    kubeconfig: Annotated[Path | None, typer.Option(help="kubeconfig file [env: TRELLIS_KUBECONFIG]")] = None,
+    nats_url: Annotated[str | None, typer.Option(help="the bus [env: TRELLIS_NATS_URL]")] = None,
+    cluster: Annotated[str | None, typer.Option(help="the cluster's name on the bus [env: TRELLIS_CLUSTER]")] = None,
+    health_port: Annotated[
+        int | None, typer.Option(help="port of /readyz, /livez and /metrics [env: TRELLIS_HEALTH_PORT]")
+    ] = None,
+    own_nats: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="bring a nats-server along, its store in this directory")
+    ] = None,
+) -> None:
+    """Run services in one process; every setting is also a TRELLIS_* variable."""
+    with exit_on_settings_error():
+        run_chosen(services or [], RunFlags(kubeconfig, nats_url, cluster, health_port, own_nats))

@@ -1,0 +1,188 @@
+"""``trellis run``: any set of services in one process, the same code as one process each.
+
+In: names of services and flags. Out: a running process. Called by the command line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+import application_manager.settings
+import console.settings
+import controller_host.settings
+import host_manager.settings
+import node_watcher.settings
+import provisioner.settings
+import secrets_backend.settings
+import service_reflector.settings
+from trellis.config.settings import ServiceSettings, SettingsError, load, unknown_variables
+from trellis.runtime import gc as heap
+from trellis.runtime.run import Living, run_services
+from trellis.telemetry import get_logger, setup_logging
+from trellis_cli.common import additions
+from trellis_cli.common.settings import ClientSettings
+
+_log = get_logger(__name__)
+
+
+class OwnNats(Protocol):
+    """A bus that this process brings along."""
+
+    @property
+    def url(self) -> str:
+        """Address for the services of this process; it has the password."""
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Keep the server running within the block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runnable:
+    """How one service is set and made. ``package`` is its import package, loaded only if it is to run."""
+
+    package: str
+    settings: type[ServiceSettings]
+    needs: str = ""
+    """A package that the service cannot do without, and which only the extra ``extra`` brings."""
+    extra: str = ""
+    asked: bool = False
+    """Whether it runs only if it is named."""
+
+    @property
+    def installed(self) -> bool:
+        """Whether what it needs is there."""
+        return not self.needs or importlib.util.find_spec(self.needs) is not None
+
+    def create(self, settings: ServiceSettings) -> Living:
+        """Return the service; it connects when it is run."""
+        service: Living = importlib.import_module(f"{self.package}.app").create_app(settings)
+        return service
+
+
+SERVICES: Final[dict[str, Runnable]] = {
+    "node-watcher": Runnable("node_watcher", node_watcher.settings.Settings),
+    "provisioner": Runnable("provisioner", provisioner.settings.Settings),
+    "host-manager": Runnable("host_manager", host_manager.settings.Settings),
+    "service-reflector": Runnable("service_reflector", service_reflector.settings.Settings),
+    "application-manager": Runnable("application_manager", application_manager.settings.Settings),
+    "secrets-backend": Runnable("secrets_backend", secrets_backend.settings.Settings),
+    "controller-host": Runnable(
+        "controller_host", controller_host.settings.Settings, needs="wasmtime", extra="controllers"
+    ),
+    "console": Runnable("console", console.settings.Settings, asked=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunFlags:
+    """Flags of ``trellis run``; None is not given, the environment decides."""
+
+    kubeconfig: Path | None = None
+    nats_url: str | None = None
+    cluster: str | None = None
+    health_port: int | None = None
+    own_nats: Path | None = None
+
+
+def choose(services: Sequence[str]) -> list[str]:
+    """Return the services to run; if none is named, all that are installed whole, but for those to be asked for.
+
+    Raises:
+        SettingsError: a name that is none; the message lists those that are. Or one that lacks what it needs.
+    """
+    unknown = [name for name in services if name not in SERVICES]
+    if unknown:
+        raise SettingsError(f"SERVICE: has {unknown[0]!r}, needs one or more of: {', '.join(SERVICES)}")
+    for name in services:
+        if not SERVICES[name].installed:
+            package = f"trellis-wasm[{SERVICES[name].extra}]"
+            raise SettingsError(
+                f"SERVICE: {name} needs {SERVICES[name].needs}, which is not installed: install {package}"
+            )
+    if services:
+        return list(dict.fromkeys(services))
+    return [name for name, one in SERVICES.items() if one.installed and not one.asked]
+
+
+def refuse_half_confined(loaded: Sequence[ServiceSettings]) -> None:
+    """Refuse to confine one service of a process beside others that work on the whole cluster.
+
+    What is confined is a cluster of its own on the bus, so under one name they would shut each other out.
+
+    Raises:
+        SettingsError: one is confined and another cannot be.
+    """
+    wide = [one.service.replace("_", "-") for one in loaded if not getattr(one, "watch_namespaces", ())]
+    if wide and len(wide) < len(loaded):
+        raise SettingsError(
+            f"TRELLIS_WATCH_NAMESPACES: is set, and {', '.join(wide)} cannot be confined to namespaces: run what can "
+            "be in a process of its own (trellis run host-manager)"
+        )
+
+
+def run(services: Sequence[str], flags: RunFlags) -> None:
+    """Run services until SIGTERM.
+
+    Raises:
+        SettingsError: a setting is wrong, or a service is unknown.
+    """
+    chosen = [SERVICES[name] for name in choose(services)]
+    nats = _own_nats(flags)
+    overrides = {
+        "kubeconfig": flags.kubeconfig,
+        "nats_url": flags.nats_url if nats is None else nats.url,
+        "cluster": flags.cluster,
+        "health_port": flags.health_port,
+    }
+    settings = [runnable.settings for runnable in chosen]
+    loaded = [load(cls, **overrides) for cls in settings]
+    refuse_half_confined(loaded)
+    if nats is not None and any(its.nats_credentials for its in loaded):
+        raise SettingsError(
+            "--own-nats: its user has a password of its own: unset TRELLIS_NATS_NKEY_FILE, "
+            "TRELLIS_NATS_CREDENTIALS_FILE and TRELLIS_NATS_CA_FILE"
+        )
+    setup_logging(log_format=loaded[0].log_format, level=loaded[0].log_level)
+    for name in [name for name, one in SERVICES.items() if not one.installed and not services]:
+        _log.info("a service is left out, as it is not installed", service=name, extra=SERVICES[name].extra)
+    for line in misspelt():
+        _log.warning(line)
+    with heap.importing():
+        apps = [runnable.create(its) for runnable, its in zip(chosen, loaded, strict=True)]
+    heap.freeze()
+    asyncio.run(_run(apps, loaded[0].health_port, nats))
+
+
+def misspelt(environ: Mapping[str, str] | None = None) -> list[str]:
+    """Return a line for each ``TRELLIS_`` variable that neither a service nor a command knows: they share a shell."""
+    return unknown_variables([ClientSettings, *(runnable.settings for runnable in SERVICES.values())], environ)
+
+
+def _own_nats(flags: RunFlags) -> OwnNats | None:
+    """Return the bus that this process is to bring along, if it is.
+
+    Raises:
+        SettingsError: another bus is named as well.
+    """
+    if flags.own_nats is None:
+        return None
+    if flags.nats_url is not None:
+        raise SettingsError("--own-nats: --nats-url is given as well, needs one of them")
+    made: Callable[[Path], OwnNats] | None = additions.addition(additions.RUN, "own-nats")
+    if made is None:
+        raise SettingsError(f"--own-nats: a nats-server is not installed here: {additions.HOW}")
+    return made(flags.own_nats)
+
+
+async def _run(services: Sequence[Living], health_port: int, nats: OwnNats | None) -> None:
+    """Run services; what they have to say while they stop still finds the bus."""
+    async with contextlib.nullcontext() if nats is None else nats.running():
+        await run_services(services, health_port=health_port)

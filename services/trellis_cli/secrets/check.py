@@ -1,0 +1,284 @@
+"""``trellis secrets check``: which rule lets each secret of an application through, or stops it.
+
+In: flags, a token, the cluster as the person who asks may see it. Out: a table or JSON. Called by the command line.
+Invariants: nothing is written; no value of a Secret is shown; whether one exists is told only to who may read it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from secrets_backend.domain.decide import Grant, Identity, view_grant
+from secrets_backend.domain.tokens import Token, TokenError, TokenKind, read_token
+from secrets_backend.rights import roles_hint
+from secrets_backend.settings import Settings
+from secrets_backend.timings import Timings
+from trellis import names
+from trellis.config.settings import load
+from trellis.kube.client import Kube
+from trellis.kube.errors import Forbidden, KubeError, NotFound
+from trellis.kube.resources import DEFINITIONS, SECRET_GRANTS, SECRETS, Manifest
+from trellis.provisioning.nodes_and_jobs import unix_seconds
+from trellis.read_model.reading.cluster import REVIEWS
+from trellis.read_model.reading.served import list_served
+from trellis.read_model.tables.apps import application_of
+from trellis_cli.apps.ask import NoLatticeError, group_of, read_groups
+from trellis_cli.apps.history import find_app
+from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error
+from trellis_cli.common.gather import connected
+from trellis_cli.common.options import ContextOption, KubeconfigOption
+from trellis_cli.common.output import Format, OutputOption, console, one_line, print_json
+from trellis_cli.common.settings import ClientSettings, client_settings
+from trellis_cli.secrets.model import (
+    DEFINITION,
+    READING,
+    Around,
+    Row,
+    Step,
+    impersonation_review,
+    judge,
+    judge_definition,
+    link_of,
+    reading_review,
+    uses_of,
+)
+
+_TOKEN_MAX: Final = 1 << 20
+_MARKS: Final = {True: Text("yes", style="green"), False: Text("NO", style="bold red"), None: Text("?", style="yellow")}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the person at the terminal asked for."""
+
+    app: str
+    namespace: str | None
+    token: Token | None
+    users: frozenset[str]
+    backend: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What came of it."""
+
+    namespace: str
+    application: str
+    token: Step
+    definition: Step
+    rows: list[Row]
+
+    @property
+    def well(self) -> bool:
+        """Whether nothing stops any of its secrets."""
+        return False not in {self.token.well, self.definition.well} and all(row.well for row in self.rows)
+
+
+def check(  # noqa: PLR0913, PLR0917 - options of a command line
+    app: Annotated[str, typer.Option("--app", help="name of the Application, its own or the one in wadm")],
+    entity_jwt: Annotated[
+        str | None,
+        typer.Option("--entity-jwt", metavar="FILE", help="token of the component or provider that asks; - is stdin"),
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="of the Application, if its name is not one")
+    ] = None,
+    users: Annotated[
+        str | None,
+        typer.Option("--secrets-users", help="the service's setting, by commas [env: TRELLIS_SECRETS_USERS]"),
+    ] = None,
+    backend: Annotated[
+        str | None, typer.Option("--secrets-backend", help="the service's setting [env: TRELLIS_SECRETS_BACKEND]")
+    ] = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Say of each secret of an application which rule lets it through or stops it.
+
+    The token is checked as secrets_backend does; `wash inspect --jwt-only IMAGE` shows a component's. Then, whether the
+    CRD of SecretGrants stands; and, for each secret of the manifest: its policy, the grant of the lattice's link,
+    whether secrets_backend may be the account, and whether the account may read that Secret; and, if you may read it
+    yourself, whether it is there and has the entry. Ends with 1 if something is stopped. JSON: `{"ok", "namespace",
+    "application", "token": step, "definition": step, "secrets": [{"ok", "component", "name", "secret", "field",
+    "policy", "namespace", "user", "rule", "steps": [step…]}]}`; a step is `{"what", "ok", "text"}`, its `ok` null if
+    that is not known.
+    """
+    with exit_on_error(NoLatticeError):
+        settings = client_settings(kubeconfig=kubeconfig, context=context)
+        token, step = _token(entity_jwt)
+        service = load(Settings, secrets_users=users, secrets_backend=backend)
+        asked = Asked(app, namespace, token, frozenset(service.secrets_users), service.secrets_backend)
+        checked = asyncio.run(_check(settings, asked, step))
+        _show(checked, output)
+        if not checked.well:
+            raise SystemExit(EXIT_FAILED)
+
+
+def _token(source: str | None) -> tuple[Token | None, Step]:
+    """Return the token of a file, None if it is not taken, and what is said of it.
+
+    Raises:
+        CommandError: the file cannot be read.
+    """
+    if source is None:
+        return None, Step("token", None, "not given: what follows is for a token that is valid")
+    try:
+        token = read_token(_text(source), TokenKind.ENTITY, time.time())
+    except TokenError as error:
+        return None, Step("token", False, f"it is not taken, InvalidEntityJWT: {error}")
+    return token, Step("token", True, f"{token.name or '(no name)'}, {token.subject}, signed by {token.issuer}")
+
+
+def _text(source: str) -> str:
+    try:
+        raw = sys.stdin.buffer.read(_TOKEN_MAX) if source == "-" else Path(source).read_bytes()[:_TOKEN_MAX]
+    except OSError as error:
+        raise CommandError(f"--entity-jwt: {source}: {error.strerror}") from None
+    return raw.decode("utf-8", "replace").strip()
+
+
+async def _check(settings: ClientSettings, asked: Asked, token: Step) -> Checked:
+    async with connected(settings) as kube:
+        app = await find_app(kube, asked.app, asked.namespace)
+        metadata = app["metadata"]
+        label = str((metadata.get("labels") or {}).get(names.LABEL_LATTICE) or "")
+        groups = await read_groups(kube)
+        group = group_of(groups, metadata["namespace"], label)
+        grants, definition = await asyncio.gather(_grants(kube), _definition(kube))
+        link = replace(link_of(group, groups, grants), known=definition.well is not False)
+        around = Around(link, asked.token, asked.users, asked.backend)
+        rows = [judge(app, use, around) for use in uses_of(app)]
+        asking = Asking(kube, settings.namespace)
+        rows = list(await asyncio.gather(*map(asking.complete, rows)))
+    return Checked(metadata["namespace"], application_of(metadata), token, definition, rows)
+
+
+async def _definition(kube: Kube) -> Step:
+    """Return whether the CRD of SecretGrants stands, as secrets_backend reads it."""
+    try:
+        found = await kube.get(DEFINITIONS, SECRET_GRANTS.definition)
+    except NotFound:
+        return judge_definition(None, 0.0, 0.0)
+    except KubeError as error:
+        return Step(DEFINITION, None, f"whether it stands is not known: {error}")
+    age = time.time() - (unix_seconds(found["metadata"]["creationTimestamp"]) or 0)
+    return judge_definition(found, age, Timings().grants)
+
+
+async def _grants(kube: Kube) -> list[Grant]:
+    """Return all SecretGrants; none where the kind is not defined.
+
+    Raises:
+        NotServedError: the kind is defined and not served.
+        KubeError: they could not be listed.
+    """
+    return [view_grant(one) for one in await list_served(kube, SECRET_GRANTS) or ()]
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Asks the API server what manifests do not tell. ``home``: namespace of the installation."""
+
+    kube: Kube
+    home: str
+
+    async def complete(self, row: Row) -> Row:
+        """Return a row with what the API server decides."""
+        identity = row.identity
+        if identity is None:
+            return row
+        secret = row.use.secret
+        be, read, there = await asyncio.gather(
+            self._allowed(impersonation_review(identity, self.home)),
+            self._allowed(reading_review(identity, secret)),
+            self._there(identity, secret, row.use.entry),
+        )
+        return row.and_then(
+            _right("impersonation", f"secrets_backend may be {identity.user}", be, roles_hint(identity)),
+            _right(
+                READING,
+                f"{identity.user} may read Secret {identity.namespace}/{secret}",
+                read,
+                roles_hint(identity, secret),
+            ),
+            there,
+        )
+
+    async def _allowed(self, review: dict[str, Any]) -> bool | str:
+        """Return whether it is allowed, or why that is not known."""
+        try:
+            answer = await self.kube.create(REVIEWS, {**review, "metadata": {"name": ""}})
+        except KubeError as error:
+            return str(error)
+        return bool((answer.get("status") or {}).get("allowed"))
+
+    async def _there(self, identity: Identity, secret: str, entry: str) -> Step:
+        place = f"Secret {identity.namespace}/{secret}"
+        try:
+            found: Manifest = await self.kube.get(SECRETS, secret, identity.namespace)
+        except NotFound:
+            return Step("secret", False, f"{place} does not exist")
+        except Forbidden:
+            return Step("secret", None, f"whether {place} exists is told only to who may read it: you may not")
+        except KubeError as error:
+            return Step("secret", None, str(error))
+        data: Mapping[str, str] = found.get("data") or {}
+        if entry not in data:
+            have = ", ".join(sorted(data)) or "none"
+            return Step("secret", False, f"{place} has no entry {entry}; it has: {have}")
+        return Step("secret", True, f"{place} has the entry {entry}, {_size(data[entry])} bytes")
+
+
+def _size(value: str) -> int:
+    try:
+        return len(base64.b64decode(value or "", validate=True))
+    except binascii.Error:
+        return 0
+
+
+def _right(what: str, sentence: str, allowed: bool | str, remedy: str) -> Step:
+    if isinstance(allowed, str):
+        return Step(what, None, f"whether {sentence} is not known: {allowed}")
+    if allowed:
+        return Step(what, True, sentence)
+    return Step(what, False, f"{sentence.replace(' may ', ' may not ', 1)}: {remedy}")
+
+
+def _show(checked: Checked, output: Format) -> None:
+    if output is Format.JSON:
+        document = {
+            "ok": checked.well,
+            "namespace": checked.namespace,
+            "application": checked.application,
+            "token": checked.token.document(),
+            "definition": checked.definition.document(),
+            "secrets": [row.document() for row in checked.rows],
+        }
+        print_json(document)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("SECRET", "RULE", "OK", ""):
+        table.add_column(heading, no_wrap=heading in {"RULE", "OK"}, overflow="fold")
+    for step in (checked.token, checked.definition):
+        table.add_row(Text(""), Text(step.what), _MARKS[step.well], Text(one_line(step.text)))
+    for row in checked.rows:
+        title = f"{row.use.name} of {row.use.place}"
+        for index, step in enumerate(row.steps):
+            first = Text(one_line(title) if index == 0 else "")
+            table.add_row(first, Text(step.what), _MARKS[step.well], Text(one_line(step.text)))
+    console().print(table)
+    if not checked.rows:
+        console().print(Text(f"{checked.namespace}/{checked.application} hands no secret to any of its components"))

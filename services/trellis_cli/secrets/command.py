@@ -1,0 +1,17 @@
+"""``trellis secrets``: the group of its commands, each of which has a module of its own."""
+
+from __future__ import annotations
+
+import typer
+
+from trellis_cli.secrets.check import check
+from trellis_cli.secrets.keys import drop_previous, rotate
+from trellis_cli.secrets.roles import roles
+
+app = typer.Typer(
+    help="Secrets for components: who is given which, by which rights, and the key.", no_args_is_help=True
+)
+app.command()(check)
+app.command()(roles)
+app.command()(rotate)
+app.command("drop-previous")(drop_previous)

@@ -1,0 +1,255 @@
+"""``trellis secrets rotate`` and ``drop-previous``: another key for the secrets backend, without a request refused.
+
+In: flags, the key Secret. Out: one or two writes of it, and a line for people. Called by the command line.
+Invariants: each write names the Secret as it was read; no seed is printed, logged or in an error; a rotation that is
+interrupted leaves keys that work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final
+
+import typer
+from rich.text import Text
+
+from host_manager.watch import POD_SELECTOR
+from secrets_backend.domain.key_secret import KeySecretError, announced, data_of, promoted, read_ring, without_previous
+from secrets_backend.domain.keys import CurveKey, KeyRing
+from trellis import names
+from trellis.config.durations import parse_seconds
+from trellis.config.settings import SettingsError
+from trellis.kube.client import Kube
+from trellis.kube.errors import Conflict, Forbidden, NotFound
+from trellis.kube.preconditions import only_if
+from trellis.kube.resources import PODS, SECRETS, Manifest
+from trellis_cli.common.errors import CommandError, exit_on_error, say
+from trellis_cli.common.gather import connected
+from trellis_cli.common.options import ContextOption, KubeconfigOption
+from trellis_cli.common.output import Format, OutputOption, console, print_json
+from trellis_cli.common.settings import ClientSettings, client_settings
+
+_WAIT: Final = "30s"
+"""A replica reads the Secret every 10 s: time for two that failed."""
+_SETTLED: Final = timedelta(seconds=5)
+"""From a rotation until every replica gives the new key: they look once a second while asked; and clocks differ."""
+_TRIES: Final = 10
+_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a command did: the public key that is given out, how many former ones open requests, and that in words."""
+
+    changed: bool
+    public_key: str
+    previous: int
+    message: str
+
+    def document(self) -> dict[str, object]:
+        """Return it for JSON."""
+        return {
+            "changed": self.changed,
+            "public_key": self.public_key,
+            "previous": self.previous,
+            "message": self.message,
+        }
+
+
+def rotate(
+    wait: Annotated[
+        str, typer.Option("--wait", metavar="DURATION", help="until all replicas have read it; 0 if a key has leaked")
+    ] = _WAIT,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Give hosts a new key; the former one goes on to open requests, because a host keeps what it got while it lives.
+
+    The new key is written first as one that opens, and is given out when every replica had the time to read it. Hosts
+    that start from then on use it; once all have, `trellis secrets drop-previous`. JSON: `{"changed", "public_key",
+    "previous", "message"}`.
+    """
+    with exit_on_error():
+        settings = client_settings(kubeconfig=kubeconfig, context=context)
+        _show(asyncio.run(_rotate(settings, _seconds(wait))), output)
+
+
+def drop_previous(
+    force: Annotated[bool, typer.Option("--force", help="although hosts run that may know a former key only")] = False,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Let former keys open nothing any more: a host that still uses one gets DecryptionError until it is restarted.
+
+    Refused while pods of hosts run that are older than the last rotation. Hosts elsewhere are not seen. JSON as of
+    `rotate`.
+    """
+    with exit_on_error():
+        settings = client_settings(kubeconfig=kubeconfig, context=context)
+        _show(asyncio.run(_drop(settings, force=force)), output)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_seconds(text)
+    except ValueError as error:
+        raise SettingsError(f"--wait: has {text!r}, {error}") from None
+
+
+async def _rotate(settings: ClientSettings, wait: float) -> Done:
+    key = CurveKey.make()
+    async with connected(settings) as kube:
+        if wait:
+            await _change(kube, settings, lambda ring: announced(ring, key))
+            say(f"note: {key.public} opens requests; it is given out in {wait:g} s, when all replicas have read it")
+            await asyncio.sleep(wait)
+        ring = await _change(kube, settings, lambda ring: promoted(ring, key), rotated=True)
+    message = (
+        f"hosts that ask from now on are given {key.public}; former keys that still open requests: "
+        f"{len(ring.previous)}; when the hosts that run now are gone, `trellis secrets drop-previous`"
+    )
+    return Done(True, key.public, len(ring.previous), message)
+
+
+async def _drop(settings: ClientSettings, *, force: bool) -> Done:
+    async with connected(settings) as kube:
+        manifest = await _read(kube, settings)
+        ring = _ring(manifest, settings)
+        if not ring.previous:
+            return Done(
+                False, ring.current.public, 0, f"there is no former key: only {ring.current.public} opens requests"
+            )
+        if not force:
+            await _refuse_if_hosts_are_older(kube, manifest)
+        dropped = len(ring.previous)
+        ring = await _change(kube, settings, without_previous)
+    return Done(True, ring.current.public, 0, f"{dropped} dropped: only {ring.current.public} opens requests now")
+
+
+async def _refuse_if_hosts_are_older(kube: Kube, manifest: Manifest) -> None:
+    """Ask for the pods of hosts that may know a former key only.
+
+    Raises:
+        CommandError: there are some.
+    """
+    rotated = str((manifest["metadata"].get("annotations") or {}).get(names.ANNOTATION_ROTATED) or "")
+    try:
+        pods = (await kube.list(PODS, label_selector=POD_SELECTOR)).items
+    except Forbidden as error:
+        raise CommandError(f"which hosts still use a former key is not known: {error}; or give --force") from None
+    settled = _settled(rotated)
+    older = sorted(_place(pod) for pod in pods if _started(pod) <= settled or not settled)
+    if not older:
+        return
+    some = ", ".join(older[:_NAMED]) + (f" and {len(older) - _NAMED} more" if len(older) > _NAMED else "")
+    when = (
+        f"did not start after {settled}, when the new key was given to all,"
+        if settled
+        else "may be older than the last rotation,"
+    )
+    raise CommandError(
+        f"{len(older)} pods of hosts {when} and would get DecryptionError: {some}. Restart them first "
+        "(`kubectl rollout restart` of their Deployments and DaemonSets), or give --force"
+    )
+
+
+def _settled(rotated: str) -> str:
+    """Return from when on hosts were given the new key by every replica; empty if that cannot be told."""
+    try:
+        return _written(datetime.fromisoformat(rotated) + _SETTLED)
+    except (ValueError, OverflowError):
+        return ""
+
+
+def _started(pod: Manifest) -> str:
+    """Return when the first container that runs now was started, as Kubernetes writes it; now, if none does."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    started = [str(run["startedAt"]) for one in statuses if (run := (one.get("state") or {}).get("running"))]
+    return min(started, default=_now())
+
+
+def _place(pod: Manifest) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+async def _change(
+    kube: Kube, settings: ClientSettings, wanted: Callable[[KeyRing], KeyRing], *, rotated: bool = False
+) -> KeyRing:
+    """Write other keys into the Secret, and return them.
+
+    Raises:
+        CommandError: there is no Secret, or it holds no keys.
+        KubeError: it was refused, or changed all the time.
+    """
+    for left in reversed(range(_TRIES)):
+        manifest = await _read(kube, settings)
+        ring = wanted(_ring(manifest, settings))
+        try:
+            await kube.json_patch(
+                SECRETS,
+                names.SECRETS_KEY,
+                _ops(manifest, ring, rotated=rotated),
+                settings.namespace,
+                field_manager=names.FIELD_MANAGER_COMMAND_LINE,
+            )
+        except Conflict:
+            if not left:
+                raise
+        else:
+            return ring
+    raise AssertionError("the last try returns or raises")
+
+
+def _ops(manifest: Manifest, ring: KeyRing, *, rotated: bool) -> list[dict[str, Any]]:
+    metadata, data = manifest["metadata"], data_of(ring)
+    ops = only_if(metadata["uid"], metadata["resourceVersion"])
+    ops += [{"op": "add", "path": f"/data/{entry}", "value": value} for entry, value in data.items()]
+    if names.SECRETS_PREVIOUS in (manifest.get("data") or {}) and names.SECRETS_PREVIOUS not in data:
+        ops.append({"op": "remove", "path": f"/data/{names.SECRETS_PREVIOUS}"})
+    if rotated:
+        if metadata.get("annotations") is None:
+            ops.append({"op": "add", "path": "/metadata/annotations", "value": {}})
+        path = "/metadata/annotations/" + names.ANNOTATION_ROTATED.replace("/", "~1")
+        ops.append({"op": "add", "path": path, "value": _now()})
+    return ops
+
+
+def _now() -> str:
+    return _written(datetime.now(UTC))
+
+
+def _written(time: datetime) -> str:
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+async def _read(kube: Kube, settings: ClientSettings) -> Manifest:
+    try:
+        return await kube.get(SECRETS, names.SECRETS_KEY, settings.namespace)
+    except NotFound:
+        raise CommandError(
+            f"there is no Secret {settings.namespace}/{names.SECRETS_KEY}: secrets_backend makes it when it starts; "
+            "is TRELLIS_NAMESPACE the one it is installed in?"
+        ) from None
+
+
+def _ring(manifest: Manifest, settings: ClientSettings) -> KeyRing:
+    try:
+        return read_ring(manifest)
+    except KeySecretError as error:
+        why = str(error)
+    raise CommandError(
+        f"Secret {settings.namespace}/{names.SECRETS_KEY} cannot be used: {why}; delete it to have secrets_backend "
+        "make another: hosts that run then get DecryptionError until they are restarted"
+    )
+
+
+def _show(done: Done, output: Format) -> None:
+    if output is Format.JSON:
+        print_json(done.document())
+    else:
+        console().print(Text(done.message))

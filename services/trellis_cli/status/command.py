@@ -1,0 +1,309 @@
+"""``trellis status``: who leads, how the rollout stands, whether the bus and the API server are there.
+
+In: flags. Out: a table or JSON, and exit status 1 if something is wrong. Called by the command line. Writes nothing.
+Invariant: each part is asked by itself; one that cannot be reached, or may not be read, is a row that says so, the
+others are shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from trellis import names
+from trellis.bus.errors import BusError
+from trellis.bus.streams.survey import survey
+from trellis.events.subjects import NODE_WATCHER, PROVISIONER
+from trellis.kube.client import Kube
+from trellis.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unavailable
+from trellis.kube.resources import ENDPOINT_SLICES, HOST_CONFIGS, PODS, SECRET_GRANTS, SERVICES
+from trellis.kube.rights import missing_right
+from trellis.lattice.domain.service_views import SLICE_SELECTOR, view_service, view_slice
+from trellis.read_model.explain.hosts import MANAGER as HOST_MANAGER
+from trellis.read_model.explain.service import REFLECTOR
+from trellis.read_model.reading.cluster import Reading
+from trellis.read_model.reading.explained import held_up, warned
+from trellis.read_model.reading.leaders import read_claim, read_leadership
+from trellis_cli.apps.row import NAME, UNKNOWN, read_applications
+from trellis_cli.breaker.command import read_rows
+from trellis_cli.common.errors import EXIT_FAILED, advice, exit_on_error, explain
+from trellis_cli.common.gather import connected, read_rollout, read_version
+from trellis_cli.common.options import ContextOption, KubeconfigOption
+from trellis_cli.common.output import Format, OutputOption, console, print_json
+from trellis_cli.common.settings import ClientSettings, client_settings
+from trellis_cli.controllers.model import PART as CONTROLLERS
+from trellis_cli.controllers.model import UNKNOWN as CONTROLLERS_UNKNOWN
+from trellis_cli.controllers.table import read_controllers
+from trellis_cli.explain.grant import BACKEND
+from trellis_cli.status.mirrors import Mirrors, counted, unreached
+from trellis_cli.status.row import Part, with_leader
+from trellis_cli.status.rows import (
+    HOSTS,
+    INSTALLATION,
+    SECRETS,
+    breakers_part,
+    bus_part,
+    claim_part,
+    hosts_part,
+    mirrors_part,
+    rollout_part,
+    secrets_part,
+    service_part,
+    unknown_service,
+)
+from trellis_cli.status.served import list_or_row
+
+LED: Final = tuple(name.replace("_", "-") for name in (NODE_WATCHER, PROVISIONER))
+AWAY: Final = "not known while the API server does not answer"
+UNACCEPTED: Final = "not known while the API server does not accept the credentials"
+_UNREAD: Final[Mapping[str, Mapping[str, Any]]] = {
+    "rollout": {"in_work": None, "halted": None, "counts": None, "causes": None, "shims": None},
+    "breakers": {"open": None},
+    NAME: UNKNOWN,
+    "mirrors": {"services": None, "without_endpoints": None, "unreached": None, "holder": None},
+    HOSTS: {"groups": None, "hosts": None, "hosts_ready": None, "not_well": None, "holder": None},
+    SECRETS: {"grants": None, "without_effect": None, "pods": None, "pods_ready": None},
+    CONTROLLERS: CONTROLLERS_UNKNOWN,
+}
+"""By row its own fields where nothing of it could be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """All parts, in the order they are shown."""
+
+    kubernetes: Part
+    services: tuple[Part, ...]
+    rollout: Part
+    breakers: Part
+    hosts: Part
+    applications: Part
+    mirrors: Part
+    secrets: Part
+    controllers: Part
+    bus: Part
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Every row."""
+        kinds = (self.hosts, self.applications, self.mirrors, self.secrets, self.controllers)
+        return (self.kubernetes, *self.services, self.rollout, self.breakers, *kinds, self.bus)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong anywhere."""
+        return not any(part.problem for part in self.parts)
+
+    def document(self) -> dict[str, Any]:
+        """Return everything for JSON."""
+        return {
+            "ok": self.ok,
+            "kubernetes": self.kubernetes.document(),
+            "services": [part.document() for part in self.services],
+            "rollout": self.rollout.document(),
+            "breakers": self.breakers.document(),
+            "hosts": self.hosts.document(),
+            "applications": self.applications.document(),
+            "mirrors": self.mirrors.document(),
+            "secrets": self.secrets.document(),
+            "controllers": self.controllers.document(),
+            "bus": self.bus.document(),
+        }
+
+
+def status(
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    nats_url: Annotated[str | None, typer.Option(help="the bus [env: TRELLIS_NATS_URL]")] = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Show who leads each service, how the rollout stands, what is not well and why, and which command says more.
+
+    Ends with 1 if something is wrong. JSON: `ok`; `kubernetes {ok, problem, server, version}`; `services [{ok, problem,
+    name, holder, renewed_seconds_ago}]`, among them `installation`, the holder of the nodes; `rollout {ok, problem,
+    in_work, halted, counts, causes, shims}`; `breakers {ok, problem, open [rows of breaker status]}`; `hosts {ok,
+    problem, groups, hosts, hosts_ready, not_well, causes, holder}`; `applications {ok, problem, count, phases, not_well
+    [namespace/name], causes, holder}`; `mirrors {ok, problem, services, without_endpoints [namespace/name], unreached,
+    causes, holder}`, the Services of applications; `secrets {ok, problem, grants, without_effect, causes, pods,
+    pods_ready}`; `controllers {ok, problem, count, states, not_ready [namespace/name], causes, holder}`, those in Wasm;
+    `bus {ok, problem, streams [{name, messages, bytes}], dead_letters}`. `causes` has by name what `trellis explain`
+    names. What could not be read is null.
+    """
+    with exit_on_error():
+        settings = client_settings(kubeconfig=kubeconfig, context=context, nats_url=nats_url)
+        found = asyncio.run(_look(settings))
+        _show(found, output)
+        if not found.ok:
+            raise SystemExit(EXIT_FAILED)
+
+
+async def _look(settings: ClientSettings) -> Status:
+    """Ask all parts at once."""
+    async with connected(settings) as kube:
+        now = datetime.now(UTC)
+        namespace = settings.namespace
+        services, asked = (
+            [*(_service(kube, name, namespace, now) for name in LED), _installation(kube, settings, now)],
+            {
+                "rollout": _rollout(kube, settings),
+                "breakers": _breakers(kube, namespace),
+                HOSTS: _hosts(kube, namespace),
+                NAME: _applications(kube, namespace),
+                "mirrors": _mirrors(kube, namespace),
+                SECRETS: _secrets(kube, namespace),
+                CONTROLLERS: read_controllers(kube, namespace),
+            },
+        )
+        kubernetes, bus, *rows = await asyncio.gather(
+            _kubernetes(kube), _bus(settings), *services, *(_guarded(name, part) for name, part in asked.items())
+        )
+    led, rest = tuple(rows[: len(services)]), dict(zip(asked, rows[len(services) :], strict=True))
+    return Status(
+        kubernetes=kubernetes,
+        services=led,
+        rollout=rest["rollout"],
+        breakers=rest["breakers"],
+        hosts=rest[HOSTS],
+        applications=rest[NAME],
+        mirrors=rest["mirrors"],
+        secrets=rest[SECRETS],
+        controllers=rest[CONTROLLERS],
+        bus=bus,
+    )
+
+
+async def _guarded(name: str, part: Awaitable[Part]) -> Part:
+    """Return a row; one that cannot be read says why, and which right is lacking."""
+    try:
+        return await part
+    except KubeError as error:
+        return Part(name, "not known", _told(error), dict(_UNREAD[name]))
+
+
+def _told(error: KubeError) -> str:
+    """Return why something could not be read; what concerns every row is told once, in that of the API server."""
+    if isinstance(error, Unavailable):
+        return AWAY
+    if isinstance(error, Unauthorized):
+        return UNACCEPTED
+    right = missing_right(error)
+    return explain(error) if right is None else f"this account may not {right}: {advice(error)}"
+
+
+def _with_notes(part: Part, reading: Reading) -> Part:
+    """Return a row with the rights that were lacking for it."""
+    problem = "; ".join(filter(None, (part.problem, *(line.text for line in reading.notes))))
+    return replace(part, problem=problem)
+
+
+async def _kubernetes(kube: Kube) -> Part:
+    facts: dict[str, Any] = {"server": kube.server, "version": None}
+    try:
+        version = await read_version(kube)
+    except KubeError as error:
+        return Part("kubernetes", kube.server, explain(error), facts)
+    return Part("kubernetes", f"{version} at {kube.server}", facts=facts | {"version": version})
+
+
+async def _service(kube: Kube, name: str, namespace: str, now: datetime) -> Part:
+    try:
+        return service_part(name, await read_leadership(kube, name, namespace, now), namespace)
+    except NotFound:
+        return service_part(name, None, namespace)
+    except KubeError as error:
+        return unknown_service(name, _told(error))
+
+
+async def _installation(kube: Kube, settings: ClientSettings, now: datetime) -> Part:
+    try:
+        return claim_part(await read_claim(kube, settings.claim_namespace, now), settings.namespace)
+    except KubeError as error:
+        return replace(unknown_service(INSTALLATION, _told(error)), facts={"name": INSTALLATION, "holder": None})
+
+
+async def _rollout(kube: Kube, settings: ClientSettings) -> Part:
+    reading = Reading(kube, settings.namespace)
+    rollout, held = await asyncio.gather(read_rollout(kube, settings), held_up(reading, settings.installer_namespace))
+    if rollout.notes:  # they tell of Jobs that may not be read, and so does the first note of the reading
+        reading.notes[:] = [line for line in reading.notes if "jobs.batch" not in line.text]
+    return _with_notes(rollout_part(rollout, {name: line.text for name, line in held.items()}), reading)
+
+
+async def _breakers(kube: Kube, namespace: str) -> Part:
+    return breakers_part(await read_rows(kube, namespace))
+
+
+async def _hosts(kube: Kube, namespace: str) -> Part:
+    reading = Reading(kube, namespace)
+    groups = await list_or_row(kube, HOST_CONFIGS, HOSTS, _UNREAD[HOSTS])
+    if isinstance(groups, Part):
+        return groups
+    leader = await reading.leader(HOST_MANAGER, "")
+    return with_leader(hosts_part(groups or [], leader.holder), leader)
+
+
+async def _applications(kube: Kube, namespace: str) -> Part:
+    reading = Reading(kube, namespace)
+    groups = await reading.list(HOST_CONFIGS)
+    part = await read_applications(kube, namespace, groups if reading.knows(HOST_CONFIGS) else None)
+    return _with_notes(part, reading)
+
+
+async def _mirrors(kube: Kube, namespace: str) -> Part:
+    reading = Reading(kube, namespace)
+    found, slices, groups, warnings, leader = await asyncio.gather(
+        kube.list(SERVICES),
+        reading.list(ENDPOINT_SLICES, labels=SLICE_SELECTOR),
+        reading.list(HOST_CONFIGS),
+        warned(reading, None),
+        reading.leader(REFLECTOR, ""),
+    )
+    services = [view_service(one) for one in found.items]
+    mirrors: Mirrors = counted(services, [view_slice(one) for one in slices], leader.holder)
+    part = mirrors_part(replace(mirrors, unreached=unreached(warnings, services, groups)))
+    return _with_notes(with_leader(part, leader), reading)
+
+
+async def _secrets(kube: Kube, namespace: str) -> Part:
+    reading = Reading(kube, namespace)
+    try:
+        grants = await list_or_row(kube, SECRET_GRANTS, SECRETS, _UNREAD[SECRETS])
+    except Forbidden as error:
+        reading.lacks(error, SECRET_GRANTS)
+        grants = []
+    if isinstance(grants, Part):
+        return grants
+    groups, pods = await asyncio.gather(
+        reading.list(HOST_CONFIGS),
+        reading.list(PODS, namespace, labels=f"{names.LABEL_NAME}=trellis,app.kubernetes.io/component={BACKEND}"),
+    )
+    known = groups if reading.knows(HOST_CONFIGS) else None
+    return _with_notes(secrets_part(grants or [], known, pods), reading)
+
+
+async def _bus(settings: ClientSettings) -> Part:
+    try:
+        return bus_part(await survey(settings.nats_url, settings.nats_credentials))
+    except BusError as error:
+        return Part("bus", "not known", explain(error), {"streams": None, "dead_letters": None})
+
+
+def _show(found: Status, output: Format) -> None:
+    if output is Format.JSON:
+        print_json(found.document())
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("PART", no_wrap=True)
+    table.add_column("OK", no_wrap=True)
+    table.add_column("STATUS", overflow="fold")
+    for part in found.parts:
+        mark = Text("no", style="bold red") if part.problem else Text("yes", style="green")
+        table.add_row(part.name, mark, Text("\n".join(filter(None, (part.text, part.problem)))))
+    console().print(table)

@@ -1,0 +1,74 @@
+"""Reads the Services of applications: how many there are, which lead nowhere, who looks after them.
+
+Pure. In: views. Out: counts. Called by ``trellis status``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from trellis.kube.resources import Manifest
+from trellis.lattice.domain.service_views import ServiceView, SliceView
+from trellis.read_model.explain.service import REFUSED, Warned
+
+_TOLD: Final = re.compile(r"application (?P<name>\S+) of lattice \S+: (?P<why>.*)", re.DOTALL)
+"""What service_reflector says of an application, in Events on a group of hosts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mirrors:
+    """``services``: how many; ``without_endpoints``: those that lead to no ready host.
+
+    ``leader``: "" for nobody, None if this account may not know; ``unreached``: applications that get no Service, by
+    ``namespace/name``, and why.
+    """
+
+    services: int = 0
+    without_endpoints: list[str] = field(default_factory=list)
+    leader: str | None = ""
+    unreached: Mapping[str, str] = field(default_factory=dict)
+
+
+def unreached(
+    warnings: Iterable[Warned], services: Iterable[ServiceView], groups: Iterable[Manifest]
+) -> dict[str, str]:
+    """Return the applications of which Events say why they get no Service, by ``namespace/name``.
+
+    An Event stays for an hour: it counts no more once a Service mirrors the application, or its lattice has it no more.
+    """
+    mirrored = {(one.namespace, one.application) for one in services}
+    known = {f"{group['metadata']['namespace']}/{group['metadata']['name']}": _apps(group) for group in groups}
+    found: dict[str, str] = {}
+    for one in warnings:
+        refused = REFUSED.match(one.message)
+        told = refused or _TOLD.match(one.message)
+        if told is None or one.group not in known:
+            continue
+        namespace = refused["namespace"] if refused else one.group.partition("/")[0]
+        name, apps = told["name"], known[one.group]
+        if (namespace, name) not in mirrored and (apps is None or name in apps):
+            found.setdefault(f"{namespace}/{name}", f"{one.reason}: {told['why']}")
+    return found
+
+
+def _apps(group: Manifest) -> set[str] | None:
+    """Return the applications of a group's lattice, None if they are not known."""
+    status = group.get("status") or {}
+    known = any(
+        one.get("type") == "ApplicationsKnown" and one.get("status") == "True" for one in status.get("conditions") or ()
+    )
+    return {str(one.get("name")) for one in status.get("apps") or ()} if known else None
+
+
+def counted(services: Iterable[ServiceView], slices: Iterable[SliceView], leader: str | None) -> Mirrors:
+    """Return the counts; a Service that has a ready endpoint in one of its slices leads somewhere."""
+    mirrors = sorted(one.key for one in services if one.application)
+    led = {
+        piece.service_key
+        for piece in slices
+        if any((one.get("conditions") or {}).get("ready") for one in piece.endpoints)
+    }
+    return Mirrors(len(mirrors), [key for key in mirrors if key not in led], leader)

@@ -1,0 +1,87 @@
+"""One row of ``trellis status``. Pure; used by the modules that make rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from trellis.read_model.explain.page import Leader
+
+_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One row. ``problem``: what is wrong and what to do, "" if nothing is; ``facts``: the part's own JSON fields."""
+
+    name: str
+    text: str
+    problem: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """Return the part for JSON: ``ok``, ``problem`` and its own fields."""
+        return {"ok": not self.problem, "problem": self.problem or None} | self.facts
+
+
+@dataclass(frozen=True, slots=True)
+class Led:
+    """The service that sees to what a row counts. ``leader``: "" if nobody, None if that may not be known.
+
+    ``otherwise``: what is if nobody leads it.
+    """
+
+    service: str
+    leader: str | None
+    otherwise: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unwell:
+    """Those of what a row counts that are not well: ``what`` they are, of which ``kind`` for ``trellis explain``.
+
+    ``causes``: by ``namespace/name``, "" where the page alone tells it.
+    """
+
+    what: str
+    kind: str
+    causes: Mapping[str, str]
+
+
+def command(kind: str, key: str) -> str:
+    """Return the command that explains an object."""
+    namespace, _, name = key.rpartition("/")
+    return f"trellis explain {kind}/{name}" + (f" -n {namespace}" if namespace else "")
+
+
+def named(unwell: Unwell) -> str:
+    """Return a sentence with the first few that are not well, and why the first is not."""
+    keys = sorted(unwell.causes)
+    more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
+    # One that has a cause to tell comes before one that has not.
+    first = min(keys, key=lambda key: (not unwell.causes[key], key))
+    why = f": {first}: {unwell.causes[first]}" if unwell.causes[first] else ""
+    return f"{unwell.what}: {', '.join(keys[:_NAMED])}{more}{why}: see `{command(unwell.kind, first)}`"
+
+
+def led_part(name: str, text: str, led: Led, unwell: Unwell, facts: dict[str, Any]) -> Part:
+    """Return the row of what a led service sees to: a problem are those not well, and that nobody leads it.
+
+    ``text`` is "" where there is nothing that it would have to see to; ``facts`` get its ``holder`` and the ``causes``.
+    """
+    problems = []
+    if text and led.leader == "":
+        problems.append(f"nobody leads {led.service}, so {led.otherwise}: start it with `trellis run {led.service}`")
+    if unwell.causes:
+        problems.append(named(unwell))
+    by = f"; {led.service} led by {led.leader}" if led.leader else ""
+    by = f"; who leads {led.service} is not known: this account may not read its Lease" if led.leader is None else by
+    facts = facts | {"holder": led.leader or None, "causes": dict(sorted(unwell.causes.items()))}
+    return Part(name, (text or "none") + by, "; ".join(problems), facts)
+
+
+def with_leader(part: Part, leader: Leader) -> Part:
+    """Return a row with what is wrong with the Lease of the service that sees to what it counts."""
+    trouble = f"{leader.service}: {leader.trouble}" if leader.trouble else ""
+    return replace(part, problem="; ".join(filter(None, (part.problem, trouble))))

@@ -1,0 +1,236 @@
+"""The rows of ``trellis status``: what is counted, what is wrong, which command says more.
+
+Pure. In: what was read. Out: parts. Called by ``status``. Invariant: a row names the cause that ``trellis explain``
+names for the same object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from trellis import names
+from trellis.bus.streams.survey import StreamCount
+from trellis.events.subjects import STREAM_DEAD
+from trellis.provisioning.reasons import Reason
+from trellis.read_model.explain.hosts import MANAGER as HOST_MANAGER
+from trellis.read_model.explain.hosts import group_cause
+from trellis.read_model.explain.job import failure_line
+from trellis.read_model.explain.page import Rank, condition
+from trellis.read_model.explain.service import REFLECTOR
+from trellis.read_model.explain.shim import shim_cause
+from trellis.read_model.reading.leaders import SKEW_SECONDS, Leadership, NodesClaim, of_the_future, trouble_of
+from trellis.read_model.tables.nodes import UNDONE, NodeRow, NodeState, summary, tally
+from trellis_cli.breaker.model import BreakerRow, Position
+from trellis_cli.common.gather import Rollout
+from trellis_cli.explain.grant import BACKEND, grant_cause
+from trellis_cli.status.mirrors import Mirrors
+from trellis_cli.status.row import Led, Part, Unwell, command, led_part, named
+
+Manifest = Mapping[str, Any]
+
+HOSTS: Final = "hosts"
+INSTALLATION: Final = "installation"
+SECRETS: Final = "secrets"
+_OF_NODES: Final = frozenset({Reason.JOB_REFUSED, Reason.INSTALLER_REFUSED, Reason.UPDATE_REFUSED})
+"""Reasons of a Shim's Degraded that repeat what its nodes report."""
+_MIB: Final = 1024 * 1024
+
+
+def service_part(name: str, lead: Leadership | None, namespace: str) -> Part:
+    """Return the row of a service of the installation in ``namespace``; ``lead`` None means that it never led."""
+    if lead is None or not lead.holder:
+        never = f"never ran in namespace {namespace} (TRELLIS_NAMESPACE)" if lead is None else "was stopped"
+        problem = f"nobody leads, it {never}: start it with `trellis run {name}`"
+        return replace(unknown_service(name, problem), text="no leader")
+    age = round(lead.age, 1) if lead.age is not None else None
+    facts = {"name": name, "holder": lead.holder, "renewed_seconds_ago": age}
+    text = f"{'held' if lead.stranger else 'led'} by {lead.holder}"
+    if age is not None and age >= -SKEW_SECONDS and not lead.stranger:
+        text += f", renewed {max(age, 0)} s ago"
+    return Part(name, text, trouble_of(lead), facts)
+
+
+def claim_part(claim: NodesClaim | None, namespace: str) -> Part:
+    """Return the row of the installation that provisions the nodes; another one in the cluster is a problem."""
+    name = INSTALLATION
+    if claim is None or not claim.holder:
+        return Part(name, "no installation provisions the nodes", facts={"name": name, "holder": None, "waiting": []})
+    facts = {"name": name, "holder": claim.holder, "waiting": [*claim.waiting]}
+    text = f"{claim.holder} provisions the nodes"
+    if claim.ahead > SKEW_SECONDS:
+        what, then = (
+            f"its claim, Lease {names.LEASE_NODES},",
+            "another installation provisions the nodes after a minute",
+        )
+        return Part(name, text, of_the_future(what, claim.ahead, then), facts)
+    others = [one for one in claim.waiting if one != claim.holder]
+    if claim.holder != namespace:
+        problem = f"installation {claim.holder} provisions the nodes, so {namespace} does not: uninstall one of them"
+        return Part(name, text, problem, facts)
+    if others:
+        return Part(name, text, f"installation {', '.join(others)} waits for the nodes: uninstall one of them", facts)
+    return Part(name, text, facts=facts)
+
+
+def unknown_service(name: str, problem: str) -> Part:
+    """Return the row of a service of which it is not known who leads it."""
+    return Part(name, "not known", problem, {"name": name, "holder": None, "renewed_seconds_ago": None})
+
+
+def rollout_part(rollout: Rollout, held: Mapping[str, str] | None = None) -> Part:
+    """Return the row of the rollout; halted, failed and held up nodes, Shims that are held, and invalid annotations.
+
+    ``held``: by node, what keeps its installer from going on.
+    """
+    counts, halted = tally(rollout.rows), rollout.ledger.halted
+    failed = _failed(rollout.rows)
+    stuck = _stuck(rollout.rows, held or {})
+    problems = list(rollout.notes)
+    if halted:
+        problems.append(f"the rollout of {', '.join(halted)} is halted, too many nodes fail{_first('node', failed)}")
+    elif failed:
+        problems.append(f"{len(failed)} failed, each is tried again{_first('node', failed)}")
+    if stuck:
+        problems.append(f"{len(stuck)} cannot go on{_first('node', stuck)}")
+    if counts[NodeState.INVALID_ANNOTATION]:
+        problems.append(f"{counts[NodeState.INVALID_ANNOTATION]} with an invalid annotation: see `trellis nodes`")
+    causes = {
+        str(one["metadata"]["name"]): cause for one in rollout.shims if (cause := _shim_cause(one, told=bool(stuck)))
+    }
+    if causes:
+        problems.append(named(Unwell("Shims held", "shim", causes)))
+    in_work = len(rollout.ledger.entries)
+    text = f"{in_work} in work{', halted' if halted else ''}; {summary(rollout.rows)}"
+    facts = {
+        "in_work": in_work,
+        "halted": halted,
+        "counts": {state.value: count for state, count in counts.items()},
+        "causes": failed | stuck,
+        "shims": causes,
+    }
+    return Part("rollout", text, "; ".join(problems), facts)
+
+
+def _shim_cause(shim: Manifest, *, told: bool) -> str:
+    """Return what is wrong with a Shim, "" if nothing is. ``told``: the nodes name what is refused on nodes."""
+    cause = shim_cause(shim)
+    reason = condition(shim.get("status") or {}, "Degraded").get("reason")
+    return "" if cause is None or (told and reason in _OF_NODES) else cause.text
+
+
+def _failed(rows: Sequence[NodeRow]) -> dict[str, str]:
+    """Return why nodes failed."""
+    there = [row for row in rows if row.state is NodeState.FAILED]
+    return {row.name: failure_line(row.message, None).text for row in there}
+
+
+def _stuck(rows: Sequence[NodeRow], held: Mapping[str, str]) -> dict[str, str]:
+    """Return why nodes that did not fail do not go on either."""
+    found = {}
+    for row in rows:
+        if row.state not in UNDONE:
+            continue
+        if why := row.message if not row.kubelet_ready else held.get(row.name):
+            found[row.name] = why
+    return found
+
+
+def _first(kind: str, causes: Mapping[str, str]) -> str:
+    """Return the end of a sentence: the cause of the first of some, and the command that says more."""
+    if not causes:
+        return ": see `trellis nodes`"
+    name = min(causes)
+    return f": {name}: {causes[name]}: see `{command(kind, name)}`"
+
+
+def breakers_part(rows: list[BreakerRow]) -> Part:
+    """Return the row of the breakers; one that holds destructions is a problem, and one that cannot be read."""
+    shown = [row for row in rows if row.position is not Position.CLOSED]
+    problems = [
+        f"{row.service} holds {row.held} {row.kind}: see `trellis breaker status`"
+        for row in shown
+        if row.held or row.position is Position.UNREADABLE
+    ]
+    text = f"{len(shown)} of {len(rows)} open" if shown else "closed"
+    return Part("breakers", text, "; ".join(problems), {"open": [row.document() for row in shown]})
+
+
+def mirrors_part(found: Mirrors) -> Part:
+    """Return the row of applications' Services; one that leads nowhere is a problem, as is one that nobody follows.
+
+    So is an application that gets none because of what it says.
+    """
+    without = found.without_endpoints
+    text = f"{found.services} Services, {len(without)} without endpoints" if found.services else ""
+    if found.unreached:
+        text = f"{text or 'no Service'}, {len(found.unreached)} applications cannot be reached"
+    led = Led(REFLECTOR, found.leader, "endpoints do not follow")
+    facts = {"services": found.services, "without_endpoints": without, "unreached": sorted(found.unreached)}
+    causes = dict.fromkeys(without, "") | dict(found.unreached)
+    return led_part("mirrors", text, led, Unwell("no endpoint", "service", causes), facts)
+
+
+def hosts_part(groups: Sequence[Manifest], leader: str | None) -> Part:
+    """Return the row of groups of wasmCloud hosts; one that is not well is a problem."""
+    causes = {}
+    for group in groups:
+        cause = group_cause(group)
+        if cause is not None and cause.rank is Rank.CAUSE:
+            causes[f"{group['metadata']['namespace']}/{group['metadata']['name']}"] = cause.text
+    statuses = [group.get("status") or {} for group in groups]
+    ready, wanted = (sum(one.get(name) or 0 for one in statuses) for name in ("readyReplicas", "desiredReplicas"))
+    text = f"{len(groups)} groups, {ready} of {wanted} hosts ready" if groups else ""
+    led = Led(HOST_MANAGER, leader, "what they ask for is not carried out")
+    facts: dict[str, Any] = {"groups": len(groups), "hosts_ready": ready, "hosts": wanted, "not_well": sorted(causes)}
+    return led_part(HOSTS, text, led, Unwell("not well", "hostgroup", causes), facts)
+
+
+def secrets_part(grants: Sequence[Manifest], groups: Sequence[Manifest] | None, pods: Sequence[Manifest]) -> Part:
+    """Return the row of Secrets for components: grants without effect, and pods of secrets_backend that are not ready.
+
+    The service has no leader and writes nothing: outside of pods of its own nothing in the cluster tells that it runs.
+    """
+    causes = {}
+    for grant in grants:
+        cause = grant_cause(grant, groups)
+        if cause is not None:
+            causes[f"{grant['metadata']['namespace']}/{grant['metadata']['name']}"] = cause.text
+    ready = sum(condition(pod.get("status") or {}, "Ready").get("status") == "True" for pod in pods)
+    problems = []
+    if pods and not ready:
+        place = pods[0]["metadata"]["namespace"]
+        see = f"kubectl get pods -n {place} -l app.kubernetes.io/component={BACKEND}"
+        problems.append(f"no pod of {BACKEND} is ready, so no component is given a Secret: see `{see}`")
+    if causes:
+        problems.append(named(Unwell("without effect", "secretgrant", causes)))
+    runs = f"{ready} of {len(pods)} pods of {BACKEND} ready" if pods else f"{BACKEND} has no pods of its own"
+    facts = {"grants": len(grants), "without_effect": sorted(causes), "causes": causes}
+    text = f"{len(grants)} grants; {runs}"
+    return Part(SECRETS, text, "; ".join(problems), facts | {"pods": len(pods), "pods_ready": ready})
+
+
+def bus_part(streams: list[StreamCount]) -> Part:
+    """Return the row of the bus; a missing stream and dead letters are problems."""
+    missing = [stream.name for stream in streams if stream.messages is None]
+    letters = next((stream for stream in streams if stream.name == STREAM_DEAD), None)
+    dead = (letters.messages if letters else 0) or 0
+    problems = []
+    if missing:
+        problems.append(f"no stream {', '.join(missing)}: a running service makes it within seconds")
+    if dead:
+        see = f", `trellis explain deadletter/{letters.first}` of the oldest" if letters and letters.first else ""
+        problems.append(
+            f"{dead} dead letters in {STREAM_DEAD}: `trellis dead list` says why they were given up on{see}"
+        )
+    text = ", ".join(
+        f"{stream.name} {stream.messages} messages {(stream.size or 0) / _MIB:.1f} MiB"
+        for stream in streams
+        if stream.messages is not None
+    )
+    facts = {
+        "streams": [{"name": stream.name, "messages": stream.messages, "bytes": stream.size} for stream in streams],
+        "dead_letters": dead,
+    }
+    return Part("bus", text or "connected", "; ".join(problems), facts)

@@ -1,0 +1,147 @@
+"""The keys of `trellis top`: from what a terminal sends to what is shown next.
+
+In: bytes, the screen, the ids that stand in its sheet. Out: names of keys; the next screen, None at its end. Pure but
+for ``listening``, which has a terminal give each key at once. Called by ``top``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import os
+import re
+import signal
+import termios
+import tty
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from trellis_cli.top.model import Kind, Wanted, sorts
+
+PAGE: Final = 10
+_BLOCK: Final = 1024
+_KEY: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z~]|\x1bO[A-Z]|.", re.DOTALL)
+_NAMES: Final = {
+    "\x1b[A": "up", "\x1b[B": "down", "\x1b[C": "right", "\x1b[D": "left", "\x1bOA": "up", "\x1bOB": "down",
+    "\x1bOC": "right", "\x1bOD": "left", "\x1b[5~": "page up", "\x1b[6~": "page down", "\x1b[H": "home",
+    "\x1b[F": "end", "\x1bOH": "home", "\x1bOF": "end", "\x1b[1~": "home", "\x1b[4~": "end", "\x1b[Z": "left",
+    "\t": "right", "\r": "enter", "\n": "enter", "\x1b": "escape", "\x7f": "backspace", "\x08": "backspace",
+}  # fmt: skip
+_END: Final = ["escape", "q"]
+_ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
+_SHEETS: Final = tuple(Kind)
+_NUMBERS: Final = {str(number): kind for number, kind in enumerate(Kind, 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """What is looked at. ``selected``: an id, which may be gone; ``typing``: keys are letters of the filter."""
+
+    kind: Kind = Kind.NODES
+    wanted: Wanted = field(default_factory=Wanted)
+    selected: str = ""
+    typing: bool = False
+
+    def place(self, ids: Sequence[str]) -> int:
+        """Return which line is selected: the first if what was selected is not there."""
+        return ids.index(self.selected) if self.selected in ids else 0
+
+
+def keys(text: str) -> list[str]:
+    """Return the names of keys, letters as themselves; sequences that mean none of ours are left out."""
+    found = (_NAMES.get(one, one) for one in _KEY.findall(text))
+    return [one for one in found if one in _NAMES.values() or (len(one) == 1 and one.isprintable())]
+
+
+def press(screen: Screen, key: str, ids: Sequence[str]) -> Screen | None:
+    """Return the screen after a key, None if it is to end."""
+    if screen.typing:
+        return _type(screen, key)
+    match key:
+        case "q":
+            return None
+        case "left" | "right":
+            step = 1 if key == "right" else -1
+            return _sheet(screen, _SHEETS[(_SHEETS.index(screen.kind) + step) % len(_SHEETS)])
+        case "up" | "down" | "page up" | "page down" | "home" | "end":
+            return replace(screen, selected=_moved(screen, key, ids))
+        case "s":
+            return _sorted(screen)
+        case "r":
+            return replace(screen, wanted=replace(screen.wanted, reverse=not screen.wanted.reverse))
+        case "/":
+            return replace(screen, typing=True)
+        case "escape":
+            return replace(screen, wanted=replace(screen.wanted, words=""))
+        case _ if key in _NUMBERS:
+            return _sheet(screen, _NUMBERS[key])
+        case _:
+            return screen
+
+
+def _sheet(screen: Screen, kind: Kind) -> Screen:
+    sort = screen.wanted.sort if screen.wanted.sort in sorts(kind) else "state"
+    return replace(screen, kind=kind, selected="", wanted=replace(screen.wanted, sort=sort))
+
+
+def _sorted(screen: Screen) -> Screen:
+    known = sorts(screen.kind)
+    at = known.index(screen.wanted.sort) if screen.wanted.sort in known else -1
+    return replace(screen, wanted=replace(screen.wanted, sort=known[(at + 1) % len(known)]))
+
+
+def _moved(screen: Screen, key: str, ids: Sequence[str]) -> str:
+    if not ids:
+        return ""
+    at = screen.place(ids)
+    steps = {"up": -1, "down": 1, "page up": -PAGE, "page down": PAGE, "home": -at, "end": len(ids) - 1 - at}
+    return ids[min(max(at + steps[key], 0), len(ids) - 1)]
+
+
+def _type(screen: Screen, key: str) -> Screen:
+    words = screen.wanted.words
+    match key:
+        case "enter":
+            return replace(screen, typing=False)
+        case "escape":
+            return replace(screen, typing=False, wanted=replace(screen.wanted, words=""))
+        case "backspace":
+            return replace(screen, wanted=replace(screen.wanted, words=words[:-1]))
+        case _ if len(key) == 1:
+            return replace(screen, wanted=replace(screen.wanted, words=words + key))
+        case _:
+            return screen
+
+
+@contextmanager
+def listening(terminal: int, heard: Callable[[list[str]], None]) -> Iterator[None]:
+    """Have a terminal tell each key at once and not show it, and be afterwards as it was; its end is the key ``q``.
+
+    So are signals that would end the process without a clean-up; Ctrl-C is one still, that does not.
+    """
+    former = termios.tcgetattr(terminal)
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="ignore")
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        try:
+            block = os.read(terminal, _BLOCK)
+        except OSError:
+            block = b""
+        if not block:
+            loop.remove_reader(terminal)
+        heard(keys(decoder.decode(block)) if block else _END)
+
+    tty.setcbreak(terminal, termios.TCSADRAIN)
+    loop.add_reader(terminal, read)
+    for number in _ENDING:
+        loop.add_signal_handler(number, heard, _END)
+    try:
+        yield
+    finally:
+        for number in _ENDING:
+            loop.remove_signal_handler(number)
+        loop.remove_reader(terminal)
+        termios.tcsetattr(terminal, termios.TCSADRAIN, former)

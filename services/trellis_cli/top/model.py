@@ -1,0 +1,277 @@
+"""What `trellis top` shows: sheets of entities, in an order, as far as a filter lets them through.
+
+Pure. In: entities as the console's pages have them (docs/console.md). Out: rows, counts, notes on what may not be read.
+Called by ``top`` and ``top_views``. Invariant: what may not be read is a note and no empty sheet.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from trellis.read_model.entities.entities import State
+from trellis.read_model.entities.journal import Entity
+
+Entities = Mapping[str, Entity]
+_NONE: Final = "-"
+_KIB: Final = 1024.0
+_WORST_FIRST: Final = (State.TROUBLED, State.UNKNOWN, State.WORKING, State.WAITING, State.WELL, State.OFF)
+_RANK: Final = {state.value: rank for rank, state in enumerate(_WORST_FIRST)}
+_PART: Final = "part"
+
+
+class Kind(StrEnum):
+    """A sheet."""
+
+    NODES = "nodes"
+    SHIMS = "shims"
+    GROUPS = "groups"
+    HOSTS = "hosts"
+    APPLICATIONS = "applications"
+    SERVICES = "services"
+    CONTROLLERS = "controllers"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. ``cell``: its value in an entity; ``say``: that value as people read it, the larger number first."""
+
+    heading: str
+    cell: Callable[[Entity], Any]
+    say: Callable[[Any], str] = lambda value: _NONE if value is None or value == "" else str(value)
+    number: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """``of``: the kind of its entities; ``parts``: what has to be read for them."""
+
+    of: str
+    columns: tuple[Column, ...]
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How a sheet is asked for: by which column, upside down or not, and the words that all have to be in a row."""
+
+    sort: str = "state"
+    reverse: bool = False
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a sheet. ``explained``: the id of what `trellis explain` says more about: of a host its group."""
+
+    id: str
+    state: str
+    why: str
+    cells: tuple[str, ...]
+    explained: str
+
+
+def _field(heading: str, name: str | None = None) -> Column:
+    key = name or heading.lower()
+    return Column(heading, lambda entity: entity[key])
+
+
+def _number(heading: str, cell: Callable[[Entity], Any], say: Callable[[Any], str] | None = None) -> Column:
+    return Column(heading, cell, say or (lambda value: _NONE if value is None else str(value)), number=True)
+
+
+def size(value: float | None) -> str:
+    """Return bytes as people read them: ``3.4 MiB``."""
+    if value is None:
+        return _NONE
+    amount = float(value)
+    for unit in ("B", "KiB", "MiB"):
+        if amount < _KIB:
+            return f"{amount:.0f} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= _KIB
+    return f"{amount:.1f} GiB"
+
+
+def _of_all(entity: Entity) -> str:
+    ports = ", ".join(str(one["port"]) for one in entity["ports"])
+    return f"{', '.join(entity['addresses'])}:{ports}" if entity["addresses"] else ports
+
+
+def _name_of(id_: str | None) -> str:
+    return (id_ or "").rpartition("/")[2]
+
+
+def _shims(entity: Entity) -> str:
+    return ", ".join(f"{name}:{one['stage']}" for name, one in entity["shims"].items())
+
+
+def _count(name: str) -> Callable[[Entity], Any]:
+    return lambda entity: entity["counts"].get(name, 0)
+
+
+_NAMESPACE: Final = _field("NAMESPACE")
+_NAME: Final = _field("NAME")
+_STATE: Final = _field("STATE")
+_HEAD: Final = (_NAMESPACE, _NAME, _STATE)
+SHEETS: Final[Mapping[Kind, Sheet]] = {
+    Kind.NODES: Sheet(
+        "node",
+        (_NAME, _STATE, _field("PHASE"), Column("SHIMS", _shims), _number("ATTEMPT", lambda one: one["attempt"])),
+        ("nodes", "shims", "jobs", "ledgers"),
+    ),
+    Kind.SHIMS: Sheet(
+        "shim",
+        (
+            _NAME,
+            _STATE,
+            _field("PHASE"),
+            _number("DESIRED", lambda one: one["desired"]),
+            _number("UPDATED", _count("Updated")),
+            _number("IN WORK", _count("InWork")),
+            _number("FAILED", _count("Failed")),
+        ),
+        ("shims", "nodes", "ledgers"),
+    ),
+    Kind.GROUPS: Sheet(
+        "hostgroup",
+        (
+            *_HEAD,
+            _field("LATTICE"),
+            _number("DESIRED", lambda one: one["replicas"]["desired"]),
+            _number("READY", lambda one: one["replicas"]["ready"]),
+            _number("APPS", lambda one: len(one["applications"])),
+        ),
+        ("groups",),
+    ),
+    Kind.HOSTS: Sheet(
+        "host",
+        (
+            *_HEAD,
+            _field("LATTICE"),
+            Column("NODE", lambda one: _name_of(one["node"])),
+            _field("REPORTED"),
+            _number("COMPONENTS", lambda one: one["components"]),
+            _number("PROVIDERS", lambda one: one["providers"]),
+        ),
+        ("pods", "groups"),
+    ),
+    Kind.APPLICATIONS: Sheet(
+        "application", (*_HEAD, _field("LATTICE"), _field("PHASE"), _field("DEPLOYED")), ("applications",)
+    ),
+    Kind.SERVICES: Sheet(
+        "service",
+        (
+            *_HEAD,
+            _field("APPLICATION"),
+            Column("ADDRESS", _of_all),
+            _number("READY", lambda one: one["endpoints"]["ready"]),
+            _number("ALL", lambda one: one["endpoints"]["all"]),
+        ),
+        ("services", "slices"),
+    ),
+    Kind.CONTROLLERS: Sheet(
+        "controller",
+        (
+            *_HEAD,
+            _field("PHASE"),
+            _number("MEMORY", lambda one: one["resident_bytes"], size),
+            _number("DISK", lambda one: one["disk_bytes"], size),
+            _number("CALLS", lambda one: one["calls"]),
+            _number("WAKES", lambda one: one["wakes"]),
+            _number("TRAPS", lambda one: one["traps"]),
+        ),
+        ("controllers",),
+    ),
+}
+
+
+def sorts(kind: Kind) -> list[str]:
+    """Return what a sheet can be sorted by."""
+    return [column.heading.lower() for column in SHEETS[kind].columns]
+
+
+def shown(kind: Kind, entities: Entities, wanted: Wanted) -> list[tuple[str, Entity]]:
+    """Return the entities of a sheet with their ids, as they are asked for.
+
+    By state the worst come first, by a number the largest, by words as in a dictionary; what has no value is last. A
+    sheet that lacks the column is sorted by state.
+    """
+    sheet = SHEETS[kind]
+    found = [(id_, one) for id_, one in entities.items() if one["kind"] == sheet.of and _fits(id_, one, sheet, wanted)]
+    found.sort(key=lambda item: item[0])
+    column = next((one for one in sheet.columns if one.heading.lower() == wanted.sort), _STATE)
+    values = {id_: column.cell(entity) for id_, entity in found}
+    have = [item for item in found if values[item[0]] not in {None, ""}]
+    have.sort(key=lambda item: _order(column, values[item[0]]), reverse=wanted.reverse)
+    return have + [item for item in found if values[item[0]] in {None, ""}]
+
+
+def rows(kind: Kind, entities: Entities, wanted: Wanted) -> list[Row]:
+    """Return the lines of a sheet."""
+    columns = SHEETS[kind].columns
+    return [
+        Row(
+            id_,
+            one["state"],
+            one["why"] or "",
+            tuple(column.say(column.cell(one)) for column in columns),
+            explained=id_ if kind is not Kind.HOSTS else one["group"] or "",
+        )
+        for id_, one in shown(kind, entities, wanted)
+    ]
+
+
+def counts(kind: Kind, entities: Entities) -> dict[str, int]:
+    """Return how many there are of each state, the worst first."""
+    found = Counter(one["state"] for one in entities.values() if one["kind"] == SHEETS[kind].of)
+    return {state: found[state] for state in _RANK if found[state]}
+
+
+def unread(entities: Entities) -> list[str]:
+    """Return the parts that are still being read, or have not been begun."""
+    parts = {part for sheet in SHEETS.values() for part in sheet.parts}
+    return sorted(part for part in parts if not (entities.get(f"{_PART}/{part}") or {}).get("synced"))
+
+
+def lacking(kinds: Iterable[Kind], entities: Entities) -> list[dict[str, Any]]:
+    """Return what may not be read of what these sheets are made of."""
+    parts = dict.fromkeys(part for kind in kinds for part in SHEETS[kind].parts)
+    found = [(part, entities[f"{_PART}/{part}"]) for part in parts if f"{_PART}/{part}" in entities]
+    return [{"part": part} | one for part, entity in found for one in entity["lacking"]]
+
+
+def notes(kind: Kind, entities: Entities) -> list[str]:
+    """Return a line for each thing that keeps a sheet from being whole."""
+    own = entities.get(f"{_PART}/{SHEETS[kind].parts[0]}")
+    told = [f"{one['say']}: {one['do']}" for one in lacking([kind], entities)]
+    if own is not None and not own["defined"]:
+        told.append(f"this cluster does not know {kind.value}: `trellis crds apply`")
+    return told
+
+
+def difference(before: Entities, after: Entities) -> tuple[dict[str, Entity], list[str]]:
+    """Return what to put into a state, and what to take from it, to have another."""
+    changed = {id_: entity for id_, entity in after.items() if before.get(id_) != entity}
+    return changed, [id_ for id_ in before if id_ not in after]
+
+
+def chosen(kinds: Sequence[Kind], entities: Entities, wanted: Wanted) -> dict[str, Entity]:
+    """Return the entities of these sheets that a filter lets through, in their order."""
+    return {id_: entity for kind in kinds for id_, entity in shown(kind, entities, wanted)}
+
+
+def _order(column: Column, value: Any) -> Any:  # noqa: ANN401 - of one type in each column
+    if column is _STATE:
+        return _RANK[value]
+    return -value if column.number else str(column.say(value)).casefold()
+
+
+def _fits(id_: str, entity: Entity, sheet: Sheet, wanted: Wanted) -> bool:
+    words = wanted.words.casefold().split()
+    if not words:
+        return True
+    text = " ".join([id_, entity["why"] or "", *(column.say(column.cell(entity)) for column in sheet.columns)])
+    return all(word in text.casefold() for word in words)

@@ -1,0 +1,131 @@
+"""How `trellis top` looks: one screen of a sheet, and the sheets one after another where there is no terminal.
+
+In: entities, what is asked for. Out: what rich draws. Called by ``top``. Invariant: text from the cluster steers no
+terminal and is no markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from trellis.read_model.entities.entities import State
+from trellis_cli.common.output import one_line
+from trellis_cli.top.keys import Screen
+from trellis_cli.top.model import SHEETS, Entities, Kind, Row, Wanted, counts, notes, rows, unread
+
+STYLES: Final = {
+    State.WELL: "green",
+    State.WORKING: "cyan",
+    State.WAITING: "yellow",
+    State.TROUBLED: "bold red",
+    State.OFF: "dim",
+    State.UNKNOWN: "magenta",
+}
+_KEYS: Final = "1-7 ←→ sheet  ↑↓ line  s sort  r reverse  / filter  esc no filter  q quit"
+_TOLD: Final = 4
+"""One line in so many may be a warning: who may read little has as many of these as kinds times namespaces."""
+_LEAST: Final = 3
+"""Rows that there are, as long as there is another line to leave out."""
+
+
+def screen_of(screen: Screen, entities: Entities, height: int, *, trouble: str = "") -> RenderableType:
+    """Return one screen of so many lines. ``trouble``: why what is shown may be old, "" if it is not."""
+    found = rows(screen.kind, entities, screen.wanted)
+    at = screen.place([row.id for row in found])
+    told = [_warning(note) for note in ([trouble] if trouble else []) + notes(screen.kind, entities)]
+    above = [_tabs(screen.kind), _counts(screen, entities, len(found)), *_bounded(told, height)]
+    below = [*_why(found, at), _last(screen)]
+    while (room := height - 1 - len(above) - len(below)) < _LEAST and len(above) + len(below) > 1:
+        # What is typed into a filter is seen to the end, and where the line is that keys move.
+        if len(below) > 1:
+            del below[0]
+        else:
+            del above[-1]
+    room = max(room, 1)
+    first = min(max(at - room // 2, 0), max(len(found) - room, 0))
+    window = found[first : first + room]
+    table = _table(screen.kind, window, wanted=screen.wanted, selected=found[at].id if found else "")
+    blank = [Text("")] * (room - len(window))
+    return Group(*above, table, *blank, *below)
+
+
+def _bounded(told: list[Text], height: int) -> list[Text]:
+    most = max(height // _TOLD, 1)
+    if len(told) <= most:
+        return told
+    left = len(told) - most + 1
+    return [*told[: most - 1], _warning(f"{left} more may not be read: `trellis top --once` says which")]
+
+
+def sheet_of(kind: Kind, entities: Entities, wanted: Wanted) -> RenderableType:
+    """Return a whole sheet."""
+    found = rows(kind, entities, wanted)
+    return _table(kind, found, wanted=wanted) if found else Text(f"no {kind.value}", style="dim")
+
+
+def _tabs(current: Kind) -> Text:
+    line = Text(no_wrap=True, overflow="ellipsis")
+    for number, kind in enumerate(Kind, 1):
+        line.append(f" {number} {kind.value} ", style="reverse bold" if kind is current else "")
+        line.append(" ")
+    return line
+
+
+def _counts(screen: Screen, entities: Entities, fitting: int) -> Text:
+    line = Text(no_wrap=True, overflow="ellipsis")
+    found = counts(screen.kind, entities)
+    line.append(f" {screen.kind.value}: {sum(found.values())}", style="bold")
+    for state, count in found.items():
+        line.append("  ")
+        line.append(f"{count} {state}", style=STYLES[State(state)])
+    if screen.wanted.words:
+        line.append(f"   {fitting} fit the filter", style="bold")
+    if waiting := [part for part in unread(entities) if part in SHEETS[screen.kind].parts]:
+        line.append(f"   still reading {', '.join(waiting)}", style="dim")
+    return line
+
+
+def _table(kind: Kind, found: Sequence[Row], *, wanted: Wanted, selected: str = "") -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
+    columns = SHEETS[kind].columns
+    for column in columns:
+        mark = ("▲" if wanted.reverse else "▼") if column.heading.lower() == wanted.sort else ""
+        justify = "right" if column.number else "left"
+        table.add_column(column.heading + mark, no_wrap=True, overflow="ellipsis", justify=justify)  # type: ignore[arg-type]  # one of its words
+    table.add_column("WHY", no_wrap=True, overflow="ellipsis", ratio=1)
+    for row in found:
+        cells = [
+            Text(one_line(cell), style=STYLES[State(row.state)] if column.heading == "STATE" else "")
+            for column, cell in zip(columns, row.cells, strict=True)
+        ]
+        table.add_row(*cells, Text(one_line(row.why)), style="reverse" if row.id == selected else "")
+    return table
+
+
+def _why(found: Sequence[Row], at: int) -> list[Text]:
+    """Return two lines on what is selected: the whole reason, and what says more."""
+    if not found:
+        return [Text("nothing to show", style="dim"), Text("")]
+    row = found[at]
+    kind, _, rest = row.explained.partition("/")
+    namespace, _, name = rest.rpartition("/")
+    place = f" --namespace {namespace}" if namespace else ""
+    asked = f"   trellis explain {kind}/{name}{place}" if name else ""
+    first = Text.assemble((f"{row.id}: ", "bold"), one_line(row.why) or row.state, no_wrap=True, overflow="ellipsis")
+    return [first, Text(one_line(asked), style="dim", no_wrap=True, overflow="ellipsis")]
+
+
+def _last(screen: Screen) -> Text:
+    if screen.typing:
+        return Text(f"filter: {screen.wanted.words}▏  enter keeps it, escape drops it", style="bold", no_wrap=True)
+    words = f"filter: {screen.wanted.words}   " if screen.wanted.words else ""
+    return Text(words + _KEYS, style="dim", no_wrap=True, overflow="ellipsis")
+
+
+def _warning(text: str) -> Text:
+    return Text(f"! {one_line(text)}", style="yellow", no_wrap=True, overflow="ellipsis")

@@ -1,0 +1,1 @@
+"""Users of a NATS server: their permissions, a cluster's claim to its name, certificates."""

@@ -1,0 +1,119 @@
+"""The configuration of a NATS server for the bus: an account of its own, its limits, its users.
+
+Pure. In: names of clusters, number of replicas. Out: text of two files: ``accounts.conf``, and a template of
+``keys.conf``, which holds the users' public keys. Called by ``generate`` and by the command that makes the keys.
+Invariant: no key and no password is in ``accounts.conf``; a user without a key keeps the server from starting.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from trellis.bus.accounts.permissions import User, bundle_user, users
+from trellis.bus.streams.streams import DEFAULT_LIMITS
+
+ACCOUNTS_FILE: Final = "accounts.conf"
+KEYS_FILE: Final = "keys.conf"
+TEMPLATE_FILE: Final = "keys.conf.example"
+ACCOUNT: Final = "TRELLIS"
+
+_MIB: Final = 1024 * 1024
+_OTHER_BYTES: Final = 16 * _MIB
+"""For the bucket of cluster names."""
+_STREAMS: Final = len(DEFAULT_LIMITS) + 1
+_CONSUMERS: Final = 1000
+_NO_KEY: Final = "U" + "X" * 55
+_NKEY: Final = re.compile(r"^( +)nkey: \$NKEY_(\w+)$", re.MULTILINE)
+_LINE: Final = re.compile(r'^(NKEY_[A-Z0-9_]+): "(U[A-Z2-7]{55})"', re.MULTILINE)
+
+
+def accounts(clusters: Sequence[str], replicas: int = 1) -> str:
+    """Return ``accounts.conf`` for a bus that these clusters share."""
+    store = (sum(limits.max_bytes for limits in DEFAULT_LIMITS.values()) + _OTHER_BYTES) * replicas
+    named = " ".join(f"--cluster {cluster}" for cluster in clusters)
+    head = f"""\
+# Users of the bus and what each may do; for clusters called: {", ".join(clusters)} (TRELLIS_CLUSTER).
+# Written by `trellis bus users DIRECTORY {named}`; not to be edited.
+# Run:      nats-server --config {ACCOUNTS_FILE} --jetstream --store_dir DIRECTORY
+# or write: include "{ACCOUNTS_FILE}" in the configuration of a server that has JetStream.
+# {KEYS_FILE} stands beside this file and holds the users' public keys; {TEMPLATE_FILE} is a template of it.
+include "{KEYS_FILE}"
+
+"""
+    return head + _account(users(clusters), store)
+
+
+def chart_accounts() -> str:
+    """Return ``accounts.conf`` of the Helm chart: one cluster, which a value names, and users with passwords.
+
+    Helm cannot make keys, but it can make passwords, and keep them. What all copies of the streams take is worked out
+    there, from the number of servers.
+    """
+    cluster = "cluster-of-the-values"
+    store = sum(limits.max_bytes for limits in DEFAULT_LIMITS.values()) + _OTHER_BYTES
+    copies = f"{{{{ mul {store} (int .Values.nats.replicas) }}}}"
+    account = _account([*users([cluster])[:-1], bundle_user(cluster)], copies)
+    passwords = _NKEY.sub(_password, account).replace(cluster, "{{ .Values.cluster }}")
+    head = "# Users of the bus and what each may do. Written by `make generate`; not to be edited."
+    return f'{head}\ninclude "passwords.conf"\n\n{passwords}'
+
+
+def _password(nkey: re.Match[str]) -> str:
+    variable = nkey[2].removesuffix("_CLUSTER_OF_THE_VALUES")
+    return f'{nkey[1]}user: "{variable.lower()}"\n{nkey[1]}password: $PASSWORD_{variable}'
+
+
+def _account(its_users: Sequence[User], store: int | str) -> str:
+    head = f"""\
+accounts {{
+  {ACCOUNT} {{
+    jetstream {{
+      max_memory: {64 * _MIB}
+      max_file: {store}
+      max_streams: {_STREAMS}
+      max_consumers: {_CONSUMERS}
+      max_bytes_required: true
+    }}
+    users: [
+"""
+    return head + "".join(map(_user, its_users)) + "    ]\n  }\n}\n"
+
+
+def keys(clusters: Sequence[str], public: Mapping[str, str]) -> str:
+    """Return ``keys.conf``: a line a user; ``public`` are the keys by the user's name."""
+    head = f"""\
+# Public keys of the NATS users in {ACCOUNTS_FILE}: none of them is a secret.
+# `trellis bus users DIRECTORY --cluster NAME` makes keys and this file. `nk -gen user -pubout` makes a key too: its
+# first line is the seed, for TRELLIS_NATS_NKEY_FILE, its second the public key, which stands here.
+"""
+    lines = [f'{user.variable}: "{public.get(user.name, _NO_KEY)}"  # {user.about}\n' for user in users(clusters)]
+    return head + "".join(lines)
+
+
+def public_keys(text: str) -> dict[str, str]:
+    """Return the public keys that stand in a ``keys.conf``, by variable; placeholders of the template are none."""
+    return {name: key for name, key in _LINE.findall(text) if key != _NO_KEY}
+
+
+def _user(user: User) -> str:
+    publish = f"allow: {_list(user.publish)}" + (f"\n            deny: {_list(user.deny)}" if user.deny else "")
+    return f"""\
+      {{ # {user.about}
+        nkey: ${user.variable}
+        permissions {{
+          publish {{
+            {publish}
+          }}
+          subscribe {{
+            allow: {_list(user.subscribe)}
+          }}
+        }}
+      }}
+"""
+
+
+def _list(subjects: Sequence[str]) -> str:
+    lines = "".join(f'              "{subject}"\n' for subject in subjects)
+    return f"[\n{lines}            ]"

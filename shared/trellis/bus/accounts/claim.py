@@ -1,0 +1,140 @@
+"""A cluster's claim to its name on the bus: two clusters under one name would hear and say each other's facts.
+
+In: JetStream, the name, kube-system's uid. Out: nothing, or ``ClusterTaken``. Called by ``trellis.bus.streams.keeper``
+before the bus is used, and at each of its looks. Invariants: a claim is made only where there is none, by
+compare-and-swap; it is refreshed three times within its lifetime and ends by itself; what another uid holds is never
+touched (ADR 0013).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Final
+
+import orjson
+from nats.js import JetStreamContext
+from nats.js.api import Header, RawStreamMsg, RetentionPolicy, StorageType, StreamConfig
+from nats.js.errors import APIError, NotFoundError
+
+from trellis.bus.accounts.naming import CLAIM_BUCKET, CLAIM_STREAM, CLAIM_SUBJECTS, claim_subject
+from trellis.bus.errors import ClusterTaken, StreamError
+from trellis.bus.streams.streams import lack_of_servers
+from trellis.bus.timings import BusTimings
+from trellis.telemetry import get_logger
+
+_REFRESHES: Final = 3
+_ATTEMPTS: Final = 5
+_DUPLICATE_WINDOW_MAX: Final = 120.0
+"""Seconds in which the bucket stores a message id once."""
+_MAX_BYTES: Final = 1024 * 1024
+_SHOWN: Final = 60
+# Error codes of JetStream's API: server/errors.json of nats-server.
+_NAME_IN_USE: Final = 10058
+_NO_STREAM: Final = 10059
+_WRONG_LAST_SEQUENCE: Final = frozenset({10071, 10164})
+
+_log = get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Claim:
+    """One service's hold on its cluster's name; all services and replicas of a cluster hold the same claim.
+
+    ``lifetime`` in seconds and ``replicas``, the number of copies, count for a bucket that is made here; one that is
+    there keeps its own.
+    """
+
+    cluster: str
+    uid: str
+    service: str
+    lifetime: float = field(default_factory=lambda: BusTimings().claim)
+    replicas: int = 1
+    _refresh_at: float = field(default=0.0, init=False)
+
+    async def hold(self, jetstream: JetStreamContext) -> None:
+        """Claim the name, or refresh the claim if it is time.
+
+        Raises:
+            ClusterTaken: another cluster holds it.
+            StreamError: the bucket of claims cannot be made; a person has to act.
+            nats.errors.Error: NATS or JetStream did not answer.
+        """
+        for _ in range(_ATTEMPTS):
+            entry = await self._entry(jetstream)
+            owner = _uid_of(entry)
+            if owner is not None and owner != self.uid:
+                raise ClusterTaken(self._taken(owner))
+            if owner is not None and time.monotonic() < self._refresh_at:
+                return
+            if await self._put(jetstream, after=(entry.seq or 0) if entry is not None else 0):
+                return
+        raise APIError(description=f"the claim to the name {self.cluster} changes all the time")
+
+    async def _entry(self, jetstream: JetStreamContext) -> RawStreamMsg | None:
+        try:
+            return await jetstream.get_last_msg(CLAIM_STREAM, claim_subject(self.cluster))
+        except NotFoundError as error:
+            if error.err_code == _NO_STREAM:
+                await self._make(jetstream)
+            return None
+
+    async def _put(self, jetstream: JetStreamContext, *, after: int) -> bool:
+        """Write the claim if the entry is still the one that was seen; return whether it was.
+
+        If it was not, somebody else has just written it: a service of this cluster's, and it is refreshed; or another
+        cluster's, which the next look finds. So services that begin at once do not race until one gives up.
+        """
+        lifetime = (await jetstream.stream_info(CLAIM_STREAM)).config.max_age or self.lifetime
+        body = orjson.dumps({"uid": self.uid, "service": self.service})
+        try:
+            await jetstream.publish(
+                claim_subject(self.cluster), body, headers={Header.EXPECTED_LAST_SUBJECT_SEQUENCE: str(after)}
+            )
+        except APIError as error:
+            if error.err_code in _WRONG_LAST_SEQUENCE:
+                self._refresh_at = time.monotonic() + lifetime / _REFRESHES
+                return False
+            raise
+        self._refresh_at = time.monotonic() + lifetime / _REFRESHES
+        return True
+
+    async def _make(self, jetstream: JetStreamContext) -> None:
+        config = StreamConfig(
+            name=CLAIM_STREAM,
+            subjects=[CLAIM_SUBJECTS],
+            retention=RetentionPolicy.LIMITS,
+            storage=StorageType.FILE,
+            max_age=self.lifetime,
+            max_bytes=_MAX_BYTES,
+            max_msgs_per_subject=1,
+            duplicate_window=min(self.lifetime, _DUPLICATE_WINDOW_MAX),
+            allow_direct=True,
+            num_replicas=self.replicas,
+        )
+        try:
+            await jetstream.add_stream(config)
+        except APIError as error:
+            if error.err_code == _NAME_IN_USE:
+                return  # another service was faster
+            if (why := lack_of_servers(self.replicas, error)) is not None:
+                raise StreamError(f"the bucket {CLAIM_BUCKET} cannot be made: {why}") from error
+            raise
+        _log.info("made the bucket of cluster names", bucket=CLAIM_BUCKET)
+
+    def _taken(self, owner: str) -> str:
+        return (
+            f"another cluster is called {self.cluster} on this bus: kube-system has uid {owner} there and {self.uid} "
+            f"here; set TRELLIS_CLUSTER to another name in one of them. If that cluster is gone, its name is free "
+            f"{self.lifetime / 60:g} min after it was last there, or at once: nats kv del {CLAIM_BUCKET} {self.cluster}"
+        )
+
+
+def _uid_of(entry: RawStreamMsg | None) -> str | None:
+    """Return whose claim an entry is, None if it is nobody's: there is none, or a person deleted it."""
+    if entry is None or not entry.data:
+        return None
+    try:
+        return str(orjson.loads(entry.data)["uid"])
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return entry.data.decode(errors="replace")[:_SHOWN]  # written by hand: somebody wants the name kept

@@ -1,0 +1,220 @@
+"""Who may do what on the bus: a NATS user a service and cluster, one for people, one for subscribers from outside.
+
+Pure. In: the subject table, what each service subscribes to, names of clusters. Out: the subjects each user may publish
+and subscribe. Called by ``accounts``, which writes the server's configuration.
+Invariants: a service says its own facts of its own cluster, reads with its own consumers, hears its own answers; nobody
+deletes, purges or changes a stream; nobody but its service touches a durable.
+Source: subjects of the JetStream API of nats-server 2.10 to 2.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from trellis.bus.accounts.naming import (
+    CLAIM_STREAM,
+    CLAIM_SUBJECTS,
+    LAST_FACTS,
+    claim_subject,
+    consumer_name,
+    inbox_prefix,
+)
+from trellis.events.subjects import (
+    APPLICATION_MANAGER,
+    CONSOLE,
+    CONTROLLER_HOST,
+    FACTS,
+    HOST_MANAGER,
+    NODE_WATCHER,
+    PROVISIONER,
+    ROOT_DEAD,
+    ROOT_EVENTS,
+    ROOT_LATTICE,
+    SECRETS_BACKEND,
+    SERVICE_REFLECTOR,
+    STREAM_DEAD,
+    STREAM_EVENTS,
+    STREAM_LATTICE,
+    STREAM_SUBJECTS,
+    copies_filter,
+    dead_filter,
+    escape,
+    facts_filter,
+)
+
+SUBSCRIPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    NODE_WATCHER: ("provision",),
+    PROVISIONER: ("nodes",),
+    HOST_MANAGER: ("secrets",),
+    SERVICE_REFLECTOR: (),
+    APPLICATION_MANAGER: (),
+    SECRETS_BACKEND: (),
+    CONTROLLER_HOST: (),
+}
+"""The subscriptions of each service, by which its durables are called. A test compares them with the services."""
+
+BUNDLE: Final = "bundle"
+PEOPLE: Final = "people"
+OUTSIDE: Final = "outside"
+PEOPLE_INBOX: Final = f"_INBOX_{PEOPLE}"
+
+ADVISORIES: Final = (
+    f"$JS.EVENT.ADVISORY.STREAM.DELETED.{STREAM_EVENTS}",
+    f"$JS.EVENT.ADVISORY.CONSUMER.DELETED.{STREAM_EVENTS}.*",
+)
+"""On these the server tells what was deleted; without them it would be noticed at the next look."""
+
+_API: Final = "$JS.API"
+_READ_BY_CONSUMER: Final = ("CREATE", "INFO", "MSG.NEXT")
+_EVERY_STREAM: Final = (*STREAM_SUBJECTS, CLAIM_STREAM)
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """What a NATS user may do. ``deny`` takes publish permissions away again."""
+
+    name: str
+    about: str
+    publish: tuple[str, ...]
+    subscribe: tuple[str, ...]
+    deny: tuple[str, ...] = ()
+
+    @property
+    def variable(self) -> str:
+        """The name under which the user's public key stands in the server's configuration."""
+        return "NKEY_" + self.name.upper().replace(".", "_").replace("-", "_")
+
+
+def users(clusters: Sequence[str]) -> list[User]:
+    """Return every user of a bus that these clusters share."""
+    services = [service_user(service, cluster) for cluster in clusters for service in SUBSCRIPTIONS]
+    consoles = [console_user(cluster, clusters) for cluster in clusters]
+    return [*services, *consoles, people_user(clusters), outside_user(clusters)]
+
+
+def service_user(service: str, cluster: str) -> User:
+    """Return the user of a service in one cluster.
+
+    It may make a stream that is missing, as whoever finds the bus wiped has to; on one that is there that does nothing.
+    """
+    token = escape(cluster)
+    publish = [f"{ROOT_EVENTS}.{token}.{spec.tokens}.>" for spec in FACTS if spec.owner == service]
+    if service == HOST_MANAGER:
+        publish.append(copies_filter(cluster))
+    publish += [f"{ROOT_DEAD}.{token}.{escape(service)}.>", claim_subject(cluster)]
+    publish += [f"{_API}.STREAM.{verb}.{stream}" for stream in _EVERY_STREAM for verb in ("INFO", "CREATE")]
+    publish += [f"{_API}.STREAM.MSG.GET.{CLAIM_STREAM}"]
+    for durable in durables(service, cluster):
+        publish += [f"{_API}.CONSUMER.{verb}.{STREAM_EVENTS}.{durable}" for verb in _READ_BY_CONSUMER]
+        publish += _acknowledgements(durable)
+    reader = consumer_name(service, LAST_FACTS, cluster)
+    publish += [f"{_API}.CONSUMER.{verb}.{STREAM_EVENTS}.{reader}" for verb in (*_READ_BY_CONSUMER, "DELETE")]
+    return User(
+        f"{service}.{cluster}",
+        f"{service} of cluster {cluster}",
+        tuple(publish),
+        (f"{inbox_prefix(service, cluster)}.>", *ADVISORIES),
+    )
+
+
+def bundle_user(cluster: str) -> User:
+    """Return the user of all services of one cluster in one process: it may do what any of them may."""
+    found = [service_user(service, cluster) for service in SUBSCRIPTIONS]
+    return User(
+        BUNDLE,
+        f"all services of cluster {cluster} in one process",
+        tuple(dict.fromkeys(subject for user in found for subject in user.publish)),
+        tuple(dict.fromkeys(subject for user in found for subject in user.subscribe)),
+    )
+
+
+def console_user(cluster: str, clusters: Sequence[str]) -> User:
+    """Return the user of the console of one cluster: it reads what is about that cluster, letters too, and no more.
+
+    A consumer's filter is a part of the subject on which it is made, so a permission can hold the console to it.
+    """
+    filters = {
+        STREAM_EVENTS: facts_filter(cluster),
+        STREAM_LATTICE: copies_filter(cluster),
+        STREAM_DEAD: dead_filter(cluster),
+    }
+    publish = [f"{_API}.STREAM.INFO.{stream}" for stream in filters]
+    publish += [f"{_API}.CONSUMER.CREATE.{stream}.*.{subjects}" for stream, subjects in filters.items()]
+    publish += [f"{_API}.CONSUMER.{verb}.{stream}.*" for stream in filters for verb in ("INFO", "MSG.NEXT", "DELETE")]
+    return User(
+        f"{CONSOLE}.{cluster}",
+        f"the console of cluster {cluster}, read-only",
+        tuple(publish),
+        (f"{inbox_prefix(CONSOLE, cluster)}.>",),
+        _no_durables(clusters),
+    )
+
+
+def people_user(clusters: Sequence[str]) -> User:
+    """Return the user of the command line: reads everything, replays and removes dead letters, frees names."""
+    streams = (STREAM_EVENTS, STREAM_LATTICE, STREAM_DEAD)
+    publish = [f"{_API}.INFO", f"{_API}.STREAM.NAMES", f"{_API}.STREAM.LIST"]
+    publish += [f"{_API}.STREAM.INFO.{stream}" for stream in _EVERY_STREAM]
+    publish += [subject for stream in (*streams, CLAIM_STREAM) for subject in _get(stream)]
+    publish += [subject for stream in streams for subject in _consume(stream)]
+    publish += [f"{ROOT_EVENTS}.>", f"{ROOT_LATTICE}.>", f"{_API}.STREAM.MSG.DELETE.{STREAM_DEAD}", CLAIM_SUBJECTS]
+    return User(
+        PEOPLE,
+        "people, by the command line: read everything, replay and remove dead letters, free names of clusters",
+        tuple(publish),
+        (f"{PEOPLE_INBOX}.>", *(f"{root}.>" for root in (ROOT_EVENTS, ROOT_LATTICE, ROOT_DEAD)), "$JS.EVENT.>"),
+        _no_durables(clusters),
+    )
+
+
+def outside_user(clusters: Sequence[str]) -> User:
+    """Return the user of subscribers from outside: facts and copies of lattice events, live and replayed."""
+    streams = (STREAM_EVENTS, STREAM_LATTICE)
+    publish = [f"{_API}.INFO", f"{_API}.STREAM.NAMES"]
+    publish += [f"{_API}.STREAM.INFO.{stream}" for stream in streams]
+    publish += [subject for stream in streams for subject in (*_get(stream), *_consume(stream))]
+    publish += [subject for stream in streams for subject in _acknowledgements("*", stream)]
+    return User(
+        OUTSIDE,
+        "subscribers from outside, read-only",
+        tuple(publish),
+        ("_INBOX.>", f"{ROOT_EVENTS}.>", f"{ROOT_LATTICE}.>"),
+        _no_durables(clusters),
+    )
+
+
+def durables(service: str, cluster: str) -> list[str]:
+    """Return the names of a service's durables in a cluster."""
+    return [consumer_name(service, subscription, cluster) for subscription in SUBSCRIPTIONS[service]]
+
+
+def _get(stream: str) -> tuple[str, ...]:
+    return tuple(
+        f"{_API}.{verb}" for verb in (f"STREAM.MSG.GET.{stream}", f"DIRECT.GET.{stream}", f"DIRECT.GET.{stream}.>")
+    )
+
+
+def _consume(stream: str) -> tuple[str, ...]:
+    """Return what reading with consumers of one's own takes; made by name only, so that names can be denied."""
+    return (
+        f"{_API}.CONSUMER.CREATE.{stream}.>",
+        *(f"{_API}.CONSUMER.{verb}.{stream}.*" for verb in ("INFO", "MSG.NEXT", "DELETE")),
+        *(f"{_API}.CONSUMER.{verb}.{stream}" for verb in ("NAMES", "LIST")),
+    )
+
+
+def _acknowledgements(consumer: str, stream: str = STREAM_EVENTS) -> tuple[str, ...]:
+    """Return where acknowledgements go, today and once the server puts domain and account first (NATS' ADR-15)."""
+    return (f"$JS.ACK.{stream}.{consumer}.>", f"$JS.ACK.*.*.{stream}.{consumer}.>")
+
+
+def _no_durables(clusters: Sequence[str]) -> tuple[str, ...]:
+    """Return what keeps others away from the services' durables; looking at them is allowed."""
+    names = [name for cluster in clusters for service in SUBSCRIPTIONS for name in durables(service, cluster)]
+    names += [consumer_name(service, LAST_FACTS, cluster) for cluster in clusters for service in SUBSCRIPTIONS]
+    verbs = ("CREATE", "MSG.NEXT", "DELETE")
+    denied = [f"{_API}.CONSUMER.{verb}.{STREAM_EVENTS}.{name}" for name in names for verb in verbs]
+    denied += [f"{_API}.CONSUMER.CREATE.{STREAM_EVENTS}.{name}.>" for name in names]
+    return (*denied, *(subject for name in names for subject in _acknowledgements(name)))

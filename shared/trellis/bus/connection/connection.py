@@ -1,0 +1,231 @@
+"""The connection to NATS: there, away, back.
+
+In: the address. Out: FastStream's broker with a connected client, and word of every change. Called by
+``trellis.bus.bus``. Invariants: it is tried for ever, with full jitter, 0.5 to 10 s apart at most; an outage costs one
+warning, not one an attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+import nats.errors
+from faststream.nats import NatsBroker
+from nats.aio.client import Client, Server
+from nats.js.errors import APIError, ServiceUnavailableError
+
+from trellis.bus.accounts.naming import inbox_prefix
+from trellis.bus.connection.user_client import UserClient
+from trellis.bus.publish.availability import Availability
+from trellis.bus.timings import ClientTimings, ConnectionTimings
+from trellis.config.nats_credentials import Credentials
+from trellis.limits.backoff import Backoff
+from trellis.telemetry import get_logger
+
+_UNANSWERED_PINGS: Final = 2
+_REFUSAL: Final = "permissions violation"
+_NOT_FOR_ACCOUNT: Final = 10039
+
+REFUSED: Final = "NATS refused the user: its nkey, credentials, password or token"
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where NATS is, one server or several separated by commas, and who connects."""
+
+    url: str
+    service: str
+    cluster: str
+    credentials: Credentials | None = None
+
+    @property
+    def servers(self) -> list[str]:
+        """The servers, of which one is connected to."""
+        return [part.strip() for part in self.url.split(",")]
+
+    @property
+    def client_name(self) -> str:
+        """Name of the connection in NATS' monitoring."""
+        return f"trellis-{self.service.replace('_', '-')}"
+
+    @property
+    def inbox_prefix(self) -> str:
+        """Prefix of every inbox, so that a NATS user may be allowed its own answers only."""
+        return inbox_prefix(self.service, self.cluster)
+
+
+class _Broker(NatsBroker):
+    """FastStream's broker with our own client and error callback.
+
+    FastStream's callback raises on errors such as "authorization violation" or "stale connection", which ends nats-py's
+    reconnecting for good: the service would stay deaf after a server came back with its users reloaded.
+    """
+
+    on_error: Callable[[Exception], Awaitable[None]]
+    credentials: Credentials | None
+    timings: ClientTimings
+
+    async def _connect(self) -> Client:
+        client = UserClient.of(self.credentials, self.timings)
+        try:
+            await client.connect(**{**self._connection_kwargs, "error_cb": self.on_error})
+        except BaseException:
+            client.hang_up()
+            raise
+        self.config.connect(client)
+        return client
+
+
+class Connection:
+    """One client at a time; ``changed`` is called, in the event loop, whenever it was lost or is back."""
+
+    def __init__(
+        self,
+        address: Address,
+        availability: Availability,
+        changed: Callable[[], None],
+        timings: ConnectionTimings = ConnectionTimings(),
+    ) -> None:
+        self._address = address
+        self._availability = availability
+        self._changed = changed
+        self._timings = timings
+        self._attempts = Backoff(first=timings.attempt_first, cap=timings.attempt_most)
+        self._broker: NatsBroker | None = None
+        self._failures = 0
+        self._last_sign = time.monotonic()
+        self._opening = False
+        self._abandoned = False
+        self._reported: dict[type[Exception], float] = {}
+
+    @property
+    def broker(self) -> NatsBroker | None:
+        """The broker, None while it is not connected."""
+        return self._broker if self._broker is not None and self._broker.connection.is_connected else None
+
+    @property
+    def dead(self) -> bool:
+        """Whether there is no client that would come back by itself: none, a closed one, or one that stopped trying."""
+        if self._broker is None or self._broker.connection.is_closed:
+            return True
+        silence = time.monotonic() - self._last_sign
+        return not self._broker.connection.is_connected and silence > self._timings.silence
+
+    async def open(self) -> None:
+        """Connect, however long it takes; a former client is closed."""
+        await self.close()
+        self._opening = True
+        try:
+            broker = self._new_broker()
+            # Returns only when connected: the client asks again and again, and _failed makes it wait in between.
+            await broker.connect()
+        finally:
+            self._opening = False
+        self._broker, self._failures = broker, 0
+
+    def abandon(self) -> None:
+        """Do not try again: a cancellation of ``open`` may get lost in the NATS client, see ``Keeper.end``."""
+        self._abandoned = True
+
+    async def close(self) -> None:
+        """Close the client; what it has still to send is flushed if the server is there, within two seconds."""
+        broker, self._broker = self._broker, None
+        if broker is not None and isinstance(broker.connection, UserClient):
+            await broker.connection.say_goodbye(self._timings.stop)
+
+    def _new_broker(self) -> NatsBroker:
+        broker = _Broker(
+            self._address.servers,
+            name=self._address.client_name,
+            inbox_prefix=self._address.inbox_prefix,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=0,
+            reconnect_to_server_handler=self._next_server,
+            connect_timeout=self._timings.connect,
+            ping_interval=self._timings.ping,
+            max_outstanding_pings=_UNANSWERED_PINGS,
+            disconnected_cb=self._lost,
+            reconnected_cb=self._back,
+            graceful_timeout=self._timings.stop,
+            apply_types=False,
+            logger=None,
+        )
+        broker.on_error = self._failed
+        broker.credentials = self._address.credentials
+        broker.timings = self._timings.client
+        return broker
+
+    async def _failed(self, error: Exception) -> None:
+        """An attempt, or something on the connection, failed."""
+        self._last_sign = time.monotonic()
+        if isinstance(error, nats.errors.StaleConnectionError):
+            return  # the connection is lost, and _lost says so
+        if self.broker is not None:
+            self._report(error)
+            return
+        self._availability.lost(describe(error))
+        self._failures += 1
+        if self._opening and self._abandoned:
+            raise asyncio.CancelledError
+        if self._opening:
+            await asyncio.sleep(self._attempts.delay(self._failures))
+
+    def _report(self, error: Exception) -> None:
+        """Say what the connection complains of, once a minute for each kind: there may be one a message."""
+        if _REFUSAL in str(error).lower():
+            self._availability.refused(describe(error))
+            return
+        now, kind, pause = time.monotonic(), type(error), self._timings.report
+        if now - self._reported.get(kind, -pause) >= pause:
+            self._reported[kind] = now
+            _log.warning("NATS reports an error", error=describe(error))
+
+    async def _lost(self) -> None:
+        self._last_sign = time.monotonic()
+        if self._broker is not None:
+            self._availability.lost("connection lost")
+            self._changed()
+
+    async def _back(self) -> None:
+        self._failures = 0
+        self._changed()
+
+    def _next_server(self, servers: list[Server], _: dict[str, object]) -> tuple[Server | None, float]:
+        """Choose the server to reconnect to, and how long to wait before."""
+        return servers[self._failures % len(servers)], self._attempts.delay(self._failures + 1)
+
+
+def client_of(broker: NatsBroker) -> Client:
+    """Return the broker's NATS client."""
+    return broker.connection
+
+
+def describe(error: BaseException) -> str:
+    """Return an error of the NATS client in words for people."""
+    match error:
+        case ConnectionRefusedError():
+            return "connection refused"
+        case ssl.SSLError():
+            return f"TLS: {error.reason or error}"
+        case nats.errors.SlowConsumerError():
+            return "slow consumer: messages came faster than they were read, those dropped come again"
+        case TimeoutError():
+            return "no answer in time"
+        case APIError() if error.err_code == _NOT_FOR_ACCOUNT:
+            return "JetStream is disabled for the account: give it a jetstream block in the configuration of NATS"
+        case APIError() if error.description:
+            return f"{error.description} (JetStream error {error.err_code})"
+        case ServiceUnavailableError():  # nobody answered, so the client has no words for it
+            return "JetStream is disabled on the NATS server, or no server that has it is reachable"
+        case OSError():
+            return error.strerror or str(error)
+        case _:
+            text = str(error).removeprefix("nats: ").strip("'")
+            return REFUSED if "uthorization" in text else text or type(error).__name__

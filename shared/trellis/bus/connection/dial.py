@@ -1,0 +1,76 @@
+"""The connection of a command: refused at once if nobody is there, later outages are waited out.
+
+In: the address. Out: a connected client. Called by what reads the bus for people. Invariant: the first attempt takes
+three seconds at most, and what it met is said in words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import nats.errors
+
+from trellis.bus.accounts.permissions import PEOPLE_INBOX
+from trellis.bus.connection.connection import describe
+from trellis.bus.connection.user_client import UserClient
+from trellis.bus.errors import BusUnavailable
+from trellis.bus.timings import DialTimings
+from trellis.config.nats_credentials import Credentials
+from trellis.installer_api.redaction import redact_url
+
+
+async def dial(
+    url: str,
+    name: str,
+    credentials: Credentials | None = None,
+    *,
+    inbox: str = PEOPLE_INBOX,
+    timings: DialTimings = DialTimings(),
+) -> UserClient:
+    """Return a client that is connected, and that comes back by itself after an outage.
+
+    Args:
+        url: of the NATS server, or several separated by commas.
+        name: of the connection in NATS' monitoring.
+        credentials: who connects; without them it is whoever the URL says.
+        inbox: prefix of every inbox, those of people if not said.
+        timings: of the attempts.
+
+    Raises:
+        BusUnavailable: there is no NATS at any of the addresses.
+    """
+    servers = [part.strip() for part in url.split(",")]
+    failures: list[Exception] = []
+    connected = False
+
+    async def on_error(error: Exception) -> None:
+        failures.append(error)
+        # Nobody is there: people do not want to wait for that. A reset may hide why the server refuses: ask again.
+        if not connected and len(servers) == 1 and not isinstance(error, ConnectionResetError):
+            raise error
+
+    client = UserClient.of(credentials, timings.client)
+    try:
+        async with asyncio.timeout(timings.connect):
+            await client.connect(
+                servers=servers,
+                name=name,
+                inbox_prefix=inbox,
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=timings.again,
+                error_cb=on_error,
+            )
+    except (nats.errors.Error, OSError, TimeoutError) as error:
+        why = describe(failures[-1] if failures else error)
+        await hang_up(client, timings)  # which may meet, and note, what came of it
+        raise BusUnavailable(f"no NATS at {redact_url(url)}: {why}") from error
+    except BaseException:
+        client.hang_up()
+        raise
+    connected = True
+    return client
+
+
+async def hang_up(client: UserClient, timings: DialTimings = DialTimings()) -> None:
+    """Close a client, in whatever state its connection is; the server's goodbye has its time."""
+    await client.say_goodbye(timings.goodbye)

@@ -1,0 +1,246 @@
+"""NATS' client for one user: proves who it is, and hears at once what it may not do.
+
+In: credentials. Out: a connected client whose requests fail with ``PermissionDenied`` where the server refuses them.
+Called by ``trellis.bus.connection.connection``. Invariants: the file is read at each connect, so a rotated one counts
+from then on; a refusal ends the request it is about, which would otherwise wait for an answer that never comes. Source:
+NATS tells a refusal by ``-ERR 'Permissions Violation for Publish to "<subject>"'`` without saying which message it is
+about; nats-py hands it over in lower case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import ssl
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import nats.errors
+from nats.aio.client import DEFAULT_BUFFER_SIZE, Srv
+from nats.aio.msg import Msg
+
+from trellis.bus.connection import cancellation
+from trellis.bus.connection.client import SturdyClient
+from trellis.bus.connection.transport import PromptTransport
+from trellis.bus.timings import ClientTimings
+from trellis.config.authorities import trust
+from trellis.config.nats_credentials import Credentials, CredentialsError, IdentitySource, Kind
+
+_VIOLATION: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
+_READING: Final = re.compile(r"\$JS\.([^.]+\.)?API\.(STREAM\.INFO|STREAM\.MSG\.GET|CONSUMER\.INFO|DIRECT\.GET)\.")
+_BY_WEBSOCKET: Final = ("ws", "wss")
+_ADVICE: Final = "give it the permission, or this service the file of the right user"
+
+
+class PermissionDenied(nats.errors.Error):
+    """The NATS user may not do this; a person has to change the server's configuration or the service's file."""
+
+    def __init__(self, deed: str, subject: str) -> None:
+        super().__init__(f'NATS does not let this user {deed} "{subject}": {_ADVICE}')
+
+
+class UserClient(SturdyClient):
+    """The library's client. Without credentials it is whoever the URL says, or nobody.
+
+    ``trust`` makes what each connection verifies the server with; with it a server without TLS is refused.
+    """
+
+    def __init__(
+        self,
+        credentials: IdentitySource | None,
+        trust: Callable[[], ssl.SSLContext] | None = None,
+        timings: ClientTimings = ClientTimings(),
+    ) -> None:
+        super().__init__()
+        self._timings = timings
+        self._credentials = credentials
+        self._trust = trust
+        self._asking: dict[str, set[asyncio.Timeout]] = {}
+        self._denied: dict[str, PermissionDenied] = {}
+        """By subject in lower case, the subscriptions that the server denied or took away."""
+        self._left = False
+
+    @classmethod
+    def of(cls, credentials: Credentials | None, timings: ClientTimings = ClientTimings()) -> UserClient:
+        """Return the client of whoever a service's or a person's settings say."""
+        if credentials is None:
+            return cls(None, timings=timings)
+        return cls(
+            None if credentials.kind is Kind.ADDRESS else credentials,
+            None if credentials.ca_file is None else partial(trust, credentials.ca_file),
+            timings,
+        )
+
+    @property
+    def ssl_context(self) -> ssl.SSLContext:
+        """What the library connects with, made anew for each connection."""
+        if self._trust is None:
+            return super().ssl_context
+        try:
+            return self._trust()
+        except CredentialsError as error:
+            self.hang_up()
+            raise nats.errors.Error(f"TRELLIS_NATS_CA_FILE: {error}") from None
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        timeout: float = 0.5,  # noqa: ASYNC109 (the library's signature)
+        old_style: bool = False,
+        headers: dict[str, Any] | None = None,
+    ) -> Msg:
+        """Ask, as the library does; anew each ``ask_again`` seconds what only reads a stream.
+
+        Raises:
+            PermissionDenied: the user may not publish this, or not hear the answer.
+        """
+        if not _READING.match(subject):
+            return await self._ask(subject, payload, timeout, old_style, headers)
+        # Who leads a stream may have died with the question: another has it in two to four seconds, and would not know
+        # of it. What comes first counts, so a server that is slow is waited for all the same.
+        ends = time.monotonic() + timeout
+        asked: set[asyncio.Task[Msg]] = set()
+        try:
+            while (left := ends - time.monotonic()) > 0 or not asked:
+                asked.add(asyncio.create_task(self._ask(subject, payload, left, old_style, headers)))
+                done, _ = await asyncio.wait(
+                    asked, timeout=self._timings.ask_again, return_when=asyncio.FIRST_COMPLETED
+                )
+                if done:
+                    return done.pop().result()
+            return await asked.pop()
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+
+    async def _ask(
+        self, subject: str, payload: bytes, seconds: float, old_style: bool, headers: dict[str, Any] | None
+    ) -> Msg:
+        refused = asyncio.timeout(None)
+        asking = self._asking.setdefault(subject.lower(), set())
+        asking.add(refused)
+        try:
+            async with refused:
+                self._check_hearing()
+                return await super().request(subject, payload, seconds, old_style, headers)
+        except TimeoutError:
+            self._check_hearing()
+            if refused.expired():
+                raise PermissionDenied("publish to", subject) from None
+            raise
+        finally:
+            asking.discard(refused)
+            if not asking:
+                self._asking.pop(subject.lower(), None)
+
+    @property
+    def denied(self) -> str:
+        """Why a subscription is denied, the same one until that changes; "" if none is."""
+        return str(self._denied[min(self._denied)]) if self._denied else ""
+
+    async def subscribe_again(self, seconds: int) -> None:
+        """Send the denied subscriptions again: a server that gives a permission back restores none by itself.
+
+        Raises:
+            nats.errors.Error, TimeoutError: the server did not answer within so many seconds.
+        """
+        former, self._denied = self._denied, {}
+        try:
+            for subscription in list(self._subs.values()):
+                if subscription.subject.lower() in former:
+                    await self._send_subscribe(subscription)
+            await self.flush(seconds)
+        except BaseException:
+            self._denied = former | self._denied
+            raise
+
+    def hang_up(self) -> None:
+        """Let go of the socket at once, in whatever state its connection is; what was not sent yet is lost."""
+        transport = self._transport
+        if isinstance(transport, PromptTransport):
+            transport.abort()
+        elif transport is not None:
+            transport.close()  # type: ignore[no-untyped-call] # the library lacks the annotation
+
+    async def say_goodbye(self, seconds: float) -> None:
+        """Close the connection for good, and hang up after so many seconds; raises nothing of the library's."""
+        self._left = True
+        # The library asserts that it got as far as having something to close, which an address that is none does not.
+        try:
+            with contextlib.suppress(nats.errors.Error, OSError, TimeoutError, AssertionError):
+                async with asyncio.timeout(seconds):
+                    await self.close()
+        finally:  # also of a task that is cancelled meanwhile
+            self.hang_up()
+
+    async def _connect_to_server(self, s: Srv) -> None:
+        if s.uri.scheme in _BY_WEBSOCKET:
+            await super()._connect_to_server(s)
+            return
+        self.hang_up()  # the library would connect over what failed
+        cancellation.check()
+        if self._left:
+            raise asyncio.CancelledError
+        s.last_attempt = time.monotonic()
+        transport = PromptTransport(self._timings.goodbye)
+        await transport.connect(s.uri, DEFAULT_BUFFER_SIZE, self.options["connect_timeout"])
+        self._transport = transport
+
+    def _check_hearing(self) -> None:
+        inbox = self._inbox_prefix.decode().lower()
+        for subject, denied in self._denied.items():
+            if subject.startswith(inbox):
+                raise denied
+
+    async def _process_err(self, err_msg: str) -> None:
+        violation = _VIOLATION.search(err_msg)
+        if violation is not None and self._refuse(*violation.groups()):
+            return
+        await super()._process_err(err_msg)
+
+    def _refuse(self, kind: str, subject: str) -> bool:
+        """End the requests that a refusal is about; return whether somebody hears of it that way."""
+        if kind == "publish":
+            refused = set(self._asking.get(subject, ()))
+        else:
+            self._denied[subject] = PermissionDenied("subscribe to", subject)
+            if not subject.startswith(self._inbox_prefix.decode().lower()):
+                return False
+            # No answer will arrive: the permissions are those of another service or cluster, or were taken away.
+            refused = set().union(*self._asking.values())
+        now = asyncio.get_running_loop().time()
+        for limit in refused:
+            if not limit.expired():  # a refused inbox and a refused question are two refusals of one request
+                limit.reschedule(now)
+        return bool(refused)
+
+    async def _process_connect_init(self) -> None:
+        try:
+            await super()._process_connect_init()
+        except ConnectionResetError as error:
+            # The server says why it refuses a user and hangs up; what the client sent meanwhile makes the system drop
+            # the answer. A server that dies in this very moment looks the same, and is told otherwise at the next try.
+            if self._server_info.get("auth_required"):
+                raise nats.errors.AuthorizationError from error
+            raise
+
+    def _connect_command(self) -> bytes:
+        self._denied.clear()
+        if self._trust is not None and not self._server_info.get("tls_required"):
+            self.hang_up()
+            raise nats.errors.Error("the server has no TLS, and TRELLIS_NATS_CA_FILE asks for it")
+        if self._credentials is not None:
+            try:
+                identity = self._credentials.read()
+            except CredentialsError as error:
+                self.hang_up()
+                # A kind that the library waits out and tries again.
+                raise nats.errors.Error(f"{self._credentials.where}: {error}") from None
+            self._public_nkey, self._signature_cb = identity.public_key, identity.sign
+            self._user_jwt_cb = None if identity.jwt is None else identity.jwt.encode
+        return super()._connect_command()

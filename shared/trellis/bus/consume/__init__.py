@@ -1,0 +1,1 @@
+"""Messages of durable consumers: fetched, read, queued by key, acknowledged."""

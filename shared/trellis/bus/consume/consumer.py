@@ -1,0 +1,95 @@
+"""The durable consumer of one subscription, as it stands on the server.
+
+In: JetStream and the life of the stream. Out: the consumer made, updated, looked at. Called by ``subscriber``.
+Invariants: the server holds nothing back and gives up on nothing (no limit of deliveries, none of messages in flight):
+retries are ours. A reader signs on when it begins and signs off when it has handed over, so that the next one knows
+whether the readers before it crashed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from nats.js import JetStreamContext
+from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
+from nats.js.errors import NotFoundError
+
+from trellis.bus.accounts.naming import consumer_name
+from trellis.bus.streams.streams import Epoch
+from trellis.events.subjects import STREAM_EVENTS
+from trellis.installer_api.digits import whole
+
+# Seconds after which the server removes the durable of a service that is gone.
+_KEPT_INACTIVE: Final = 7 * 86_400.0
+# On the consumer: how many readers in a row ended without signing off. Counted up in advance, so that a crash counts.
+_CRASHES: Final = "trellis-readers-crashed"
+# On the consumer: who signed on last. Two that alternate are two clusters.
+_READER: Final = "trellis-reader"
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """What is to stand on the server. ``ack_wait`` is in seconds, so is ``sign_off_within``: how long that may take."""
+
+    service: str
+    cluster: str
+    purpose: str
+    filters: Sequence[str]
+    ack_wait: float
+    sign_off_within: float
+    reader: str = ""
+
+    def durable(self, epoch: Epoch) -> str:
+        """Return its name; where sequences begin again it is another one in another life of the stream."""
+        name = consumer_name(self.service, self.purpose, self.cluster)
+        return name if epoch.distinct else f"{name}-{epoch.token}"
+
+    def config(self, epoch: Epoch) -> ConsumerConfig:
+        """Return it as it is to be in this life of the stream."""
+        durable = self.durable(epoch)
+        return ConsumerConfig(
+            name=durable,
+            durable_name=durable,
+            filter_subjects=list(self.filters),
+            deliver_policy=DeliverPolicy.NEW,
+            ack_policy=AckPolicy.EXPLICIT,
+            ack_wait=self.ack_wait,
+            # Messages that wait for a retry must not hold up healthy ones.
+            max_ack_pending=-1,
+            max_deliver=-1,
+            inactive_threshold=_KEPT_INACTIVE,
+        )
+
+    async def info(self, jetstream: JetStreamContext, epoch: Epoch) -> ConsumerInfo | None:
+        """Return what the server says of it, None if it is not there; nats.errors.Error if that cannot be known."""
+        try:
+            found: ConsumerInfo = await jetstream.consumer_info(STREAM_EVENTS, self.durable(epoch))
+        except NotFoundError:
+            return None
+        return found
+
+    async def sign_on(self, jetstream: JetStreamContext, epoch: Epoch, crashes: int) -> None:
+        """Make or update it; from here on this reader counts as crashed until it signs off."""
+        await jetstream.add_consumer(STREAM_EVENTS, self.config(epoch), metadata=self._metadata(crashes + 1))
+
+    async def sign_off(self, jetstream: JetStreamContext, epoch: Epoch) -> None:
+        """Say that this reader ended in order; raises nats.errors.Error if that was not heard in time."""
+        await jetstream.add_consumer(
+            STREAM_EVENTS, self.config(epoch), timeout=self.sign_off_within, metadata=self._metadata(0)
+        )
+
+    def _metadata(self, crashes: int) -> dict[str, str]:
+        return {_CRASHES: str(crashes), _READER: self.reader}
+
+
+def reader_of(info: ConsumerInfo) -> str:
+    """Return which reader signed on last, "" if the consumer names none."""
+    return (info.config.metadata or {}).get(_READER, "")
+
+
+def crashes(info: ConsumerInfo | None) -> int:
+    """Return how many readers of a consumer ended without signing off, the last ones in a row."""
+    value = ((info.config.metadata if info else None) or {}).get(_CRASHES, "")
+    return whole(value) or 0

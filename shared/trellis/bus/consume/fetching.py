@@ -1,0 +1,153 @@
+"""Stands between FastStream's pull loop and the NATS client's pull subscription, and sees what passes.
+
+In: the loop's calls. Out: messages, signs of progress, and at the end the messages that came and were not handled.
+Called by FastStream in place of the subscription it made. FastStream swallows what goes wrong in its loop, and drops
+without a word what was fetched when it is stopped. Invariants: a server that refuses at once is not asked again at
+once; a message is handed over when it comes, whatever comes after it; one that came is handled or given back, but for
+those still on the wire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Final
+
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.js import JetStreamContext
+
+from trellis.bus.consume.hearing import Hearing
+from trellis.bus.consume.pulling import more
+from trellis.bus.timings import FetchTimings
+from trellis.telemetry import get_logger
+
+_NO_MORE: Final = {"Status": "408"}
+
+_log = get_logger(__name__)
+
+
+class Fetching:
+    """What FastStream's loop calls ``fetch`` and ``unsubscribe`` of."""
+
+    def __init__(
+        self,
+        subscription: JetStreamContext.PullSubscription,
+        hearing: Hearing,
+        timings: FetchTimings = FetchTimings(),
+    ) -> None:
+        self._timings = timings
+        self._subscription = subscription
+        self._client: Client = subscription._nc  # noqa: SLF001 (no public accessor)
+        self._inbox: Subscription = subscription._sub  # noqa: SLF001
+        self._hearing = hearing
+        self._under_way: asyncio.Task[list[Msg]] | None = None
+        self._delivered = 0
+        self._asked = 0.0
+        self._untaken: dict[str, Msg] = {}
+        self._ending = False
+
+    async def fetch(self, batch: int, timeout: float) -> list[Msg]:  # noqa: ASYNC109 (FastStream's call)
+        """Return messages as soon as there are any, none after ``timeout`` seconds; does not raise NATS' errors."""
+        if self._ending:
+            await asyncio.get_running_loop().create_future()
+        began = time.monotonic()
+        messages = await self._once(batch, timeout)
+        self._hearing.went_round()
+        if messages:
+            self._hearing.heard()
+        elif time.monotonic() - began < self._timings.too_soon:
+            await asyncio.sleep(self._timings.too_soon)
+        return messages
+
+    async def unsubscribe(self) -> None:
+        """End the subscription at the server."""
+        await self._subscription.unsubscribe()
+
+    def took(self, message: Msg) -> None:
+        """This message is being handled."""
+        self._untaken.pop(message.reply, None)
+
+    async def finish(self) -> None:
+        """Fetch no more. What the server has sent already is still handed over."""
+        self._ending = True
+        await self._last_batch()
+        # Also between two fetches: the one before may have ended with its first message, and more of it be on the way.
+        await self._hush()
+        task = self._under_way
+        if task is not None and not task.done():
+            if self._subscription.delivered != self._delivered:
+                # The server would say that the batch is complete; it was told not to say anything any more.
+                self._inbox._pending_queue.put_nowait(Msg(self._client, headers=_NO_MORE))  # noqa: SLF001
+                await asyncio.wait({task}, timeout=self._timings.last)
+            task.cancel()
+        self._untaken |= {message.reply: message for message in self._leftovers()}
+
+    async def _last_batch(self) -> None:
+        """Wait while the server is likely to be sending.
+
+        It queues a whole batch before the first message leaves, and drops what is queued once nobody listens: those
+        messages count as delivered and come again a minute later. A request that has just been sent, or was answered
+        already, is answered to its end within milliseconds; one that has waited for nothing may be ended at any time.
+        """
+        task, ends = self._under_way, time.monotonic() + self._timings.last
+        while task is not None and not task.done() and self._client.is_connected and time.monotonic() < ends:
+            if self._subscription.delivered != self._delivered:
+                await asyncio.wait({task}, timeout=ends - time.monotonic())
+            elif (young := self._asked + self._timings.settles - time.monotonic()) > 0:
+                await asyncio.wait({task}, timeout=min(young, self._timings.settles / 10))
+            else:
+                return
+
+    async def _hush(self) -> None:
+        """Have the server send no more, and wait for what it sent before: unsubscribing would drop that here."""
+        if not self._client.is_connected:
+            return
+        with contextlib.suppress(nats.errors.Error, OSError):
+            await self._client._send_unsubscribe(self._inbox._id)  # noqa: SLF001 (there is no public way)
+            await self._client.flush(self._timings.last)
+
+    def untaken(self) -> list[Msg]:
+        """Return the messages that came and were not handled; to be called once FastStream's loop is stopped."""
+        messages, self._untaken = list(self._untaken.values()), {}
+        return messages
+
+    async def _once(self, batch: int, timeout: float) -> list[Msg]:  # noqa: ASYNC109
+        self._delivered, self._asked = self._subscription.delivered, time.monotonic()
+        # A task of its own: FastStream may cancel its loop when messages have come already.
+        self._under_way = asyncio.create_task(self._read(batch, timeout))
+        self._under_way.add_done_callback(self._came)
+        try:
+            return await asyncio.shield(self._under_way)
+        except nats.errors.TimeoutError:
+            return []
+        except nats.errors.Error as error:
+            _log.debug("a fetch failed", error=str(error))
+            return []
+
+    async def _read(self, batch: int, timeout: float) -> list[Msg]:  # noqa: ASYNC109
+        # Taken here, or the client would hold them while it waits for more, and lose them when it is cancelled.
+        if found := self._leftovers():
+            return found
+        found = await self._subscription.fetch(1, timeout)
+        if self._ending or not self._client.is_connected:
+            return found
+        return found + await more(self._subscription, batch - len(found), self._timings.more)
+
+    def _leftovers(self) -> list[Msg]:
+        """Return what came after the fetch that asked for it had ended."""
+        queue, found = self._inbox._pending_queue, []  # noqa: SLF001
+        while not queue.empty():
+            message = queue.get_nowait()
+            self._inbox._pending_size -= len(message.data)  # noqa: SLF001
+            queue.task_done()
+            if "Status" not in (message.headers or {}):
+                found.append(message)
+        return found
+
+    def _came(self, task: asyncio.Task[list[Msg]]) -> None:
+        if not task.cancelled() and task.exception() is None:
+            self._untaken = {message.reply: message for message in task.result()}

@@ -1,0 +1,69 @@
+"""Which messages a reader holds, and how many of their deliveries ended for nothing.
+
+In: acknowledgements that were handed over, dropped, given. Out: what is still in work, and what counts against a
+message. Called by ``subscriber``. No IO.
+Invariant: only what a message did to its readers counts against it: deliveries somebody here let drop, and, of those
+nobody here saw, as many as readers before this one crashed in a row. What is held is in work, however often it is
+delivered, and what was given back in order, or lost on the way, is nobody's failure. The server's own count of
+deliveries cannot tell these apart.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Hashable, Iterator
+from functools import partial
+from typing import Final
+
+from trellis.bus.consume.ack import Ack
+
+MAX_DELIVERIES: Final = 5
+"""A message that was delivered so often without a result is given up on."""
+
+
+class Holding:
+    """The open messages of one subscription. ``crashes`` is how many readers before it ended without a word."""
+
+    def __init__(self) -> None:
+        self.crashes = 0
+        # Weak: what nobody holds any more is nobody's work, and is to come again.
+        self._held: dict[Hashable, weakref.ref[Ack]] = {}
+        self._dropped: dict[Hashable, int] = {}
+
+    def __iter__(self) -> Iterator[Ack]:
+        """Yield the acknowledgements the server still waits for."""
+        for reference in list(self._held.values()):
+            if (ack := reference()) is not None and ack.open:
+                yield ack
+
+    def take(self, ack: Ack) -> None:
+        """Count a message as in work for as long as somebody has its acknowledgement; the newest delivery's counts."""
+        self._held[ack.token] = weakref.ref(ack, partial(self._let_go, ack.token))
+        ack.settled = self.forget
+
+    def drop(self, token: Hashable) -> None:
+        """Count a delivery that nobody will see to."""
+        self._dropped[token] = self._dropped.get(token, 0) + 1
+
+    def forget(self, token: Hashable) -> None:
+        """Forget a message that is done, or given up on."""
+        self._held.pop(token, None)
+        self._dropped.pop(token, None)
+
+    def let_go(self) -> None:
+        """Hold nothing any more: whoever consumes next is to get it, though its acknowledgement still exists here."""
+        self._held.clear()
+
+    def hopeless(self, token: Hashable, deliveries: int) -> bool:
+        """Return whether a message is to be given up on that is delivered now, the server says for how many times."""
+        if (held := self._held.get(token)) is not None and held() is not None:
+            return False
+        dropped = self._dropped.get(token, 0)
+        unseen = max(0, deliveries - 1 - dropped)
+        return dropped + min(unseen, self.crashes) >= MAX_DELIVERIES
+
+    def _let_go(self, token: Hashable, reference: weakref.ref[Ack]) -> None:
+        # A newer delivery may have taken its place: then the message is in work.
+        if self._held.get(token) is reference:
+            del self._held[token]
+            self.drop(token)

@@ -1,0 +1,295 @@
+"""A queue of keys: each key is worked on by one run at a time, different keys in parallel, failures are retried.
+
+In: keys, each with the acknowledgement of the message that named it. Out: runs, and acknowledgements of what is done.
+Called by handlers, informers and timers of a service. It knows nothing of NATS or Kubernetes.
+Invariants, as in client-go's workqueue: a key added while it runs runs again; a key is never in two runs; nothing that
+was added is forgotten. A message is acknowledged only after a run of its key that started after the message came.
+Failing keys, however many, do not hold up healthy ones: see ``lanes``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, Generic, Protocol, TypeVar
+
+from trellis.bus.consume.lanes import Lanes
+from trellis.bus.consume.timers import LoopTimers, TimerHeap, Timers
+from trellis.limits.backoff import Backoff
+from trellis.telemetry import Telemetry, TraceContext, get_logger, joined
+
+K = TypeVar("K", bound=Hashable)
+
+Run = Callable[[K, TraceContext | None], Awaitable[float | None]]
+OnFailure = Callable[[K, Exception], None]
+
+_CANCELLATIONS: Final = 2
+
+_log = get_logger(__name__)
+
+
+class Acknowledgement(Protocol):
+    """What says that a message is done. ``token`` is the same for every delivery of one message."""
+
+    @property
+    def token(self) -> Hashable:
+        """Identity of the message."""
+
+    def __call__(self) -> Awaitable[None]:
+        """Say that the message is done."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What is owed to a key: since when, for which messages, in which trace, and how often it failed in a row."""
+
+    since: float
+    acks: dict[Hashable, Acknowledgement] = field(default_factory=dict)
+    trace: TraceContext | None = None
+
+    def absorb(self, newer: _Entry) -> None:
+        """Add what came while a run that failed was under way; a redelivery replaces its former delivery."""
+        self.acks |= newer.acks
+        self.trace = joined(self.trace, newer.trace)
+
+
+class KeyedQueue(Generic[K]):
+    """The queue of one concern.
+
+    ``run`` gets the key and the latest trace that named it, with those before it ``beside``. It returns None when the
+    key is done, or the seconds after which it wants to run again. If it raises, the key is retried for ever with
+    backoff; ``on_failure`` is told each time, ``on_success`` of each other run. An add while a key backs off runs it
+    at once: something changed. ``cancel``: seconds that a run may take to end once it is cancelled, twice over.
+    """
+
+    def __init__(  # noqa: PLR0913 (keywords, most of which have defaults)
+        self,
+        run: Run[K],
+        *,
+        workers: int,
+        name: str,
+        telemetry: Telemetry,
+        backoff: Backoff | None = None,
+        timers: Timers | None = None,
+        cancel: float = 0.5,
+    ) -> None:
+        self.name: Final = name
+        self.on_failure: OnFailure[K] | None = None
+        self.on_success: Callable[[K], None] | None = None
+        self._run = run
+        self._workers = workers
+        self._telemetry = telemetry
+        self._backoff = backoff or Backoff()
+        self._timers = timers or LoopTimers()
+        self._cancel = cancel
+        # When a run said it wants the next one: any run that starts earlier takes its place.
+        self._retries = TimerHeap[K](self._timers, self._retry)
+        self._later = TimerHeap[K](self._timers, self.add)  # asked for from outside: kept, whatever runs before
+        self._entries: dict[K, _Entry] = {}  # keys that are owed a run: client-go's dirty set
+        self._running: dict[K, asyncio.Task[None]] = {}
+        self._current: dict[K, _Entry] = {}  # what the runs under way will have covered
+        self._ready = Lanes[K]()  # owed a run and not running
+        self._failures: dict[K, int] = {}
+        self._blamed: dict[K, _Entry] = {}  # what the failed runs of a key still owe; joins its next run
+        self._context: contextvars.Context | None = None  # set while working
+        self._may_begin: Callable[[], bool] = lambda: True
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def depth(self) -> int:
+        """Keys that wait for a run or are in one; those that back off do not count."""
+        return len(self._ready) + len(self._running)
+
+    @property
+    def backing_off(self) -> int:
+        """Timers that are pending: of keys that failed, that asked to run again, and those of ``add_after``."""
+        return len(self._retries) + len(self._later)
+
+    @property
+    def oldest_seconds(self) -> float:
+        """Age of the oldest work that no successful run has covered yet, failing keys included; 0 if there is none."""
+        since = [entry.since for owed in (self._entries, self._blamed) for entry in owed.values()]
+        return self._timers.now() - min(since) if since else 0.0
+
+    def add(self, key: K, ack: Acknowledgement | None = None, trace: TraceContext | None = None) -> None:
+        """Have the key run; once, however often it is added before that run starts.
+
+        A message that comes again while its first delivery is still owed only replaces the acknowledgement.
+        """
+        if ack is not None and self._is_owed(key, ack):
+            return
+        entry = self._owe(key)
+        if ack is not None:
+            entry.acks[ack.token] = ack
+        entry.trace = joined(entry.trace, trace)
+        if key not in self._running:
+            self._ready.add(key)
+        self._pump()
+
+    def add_after(self, key: K, delay: float) -> None:
+        """Add the key in ``delay`` seconds; of several pending delays only the shortest counts."""
+        self._later.set(key, delay)
+
+    def forget(self, key: K) -> None:
+        """Let the key's next failure wait as short as a first one: what it failed on has changed."""
+        self._failures.pop(key, None)
+
+    async def wait_idle(self) -> None:
+        """Wait until no key waits for a run or is in one; keys that back off may remain."""
+        await self._idle.wait()
+
+    async def work(self, may_begin: Callable[[], bool] = lambda: True) -> None:
+        """Run keys until cancelled. Runs under way are cancelled with it, and owed again when work goes on.
+
+        ``may_begin`` is asked before each run. Once it said no it is taken to say so until this is cancelled: a process
+        that was stopped finds its keys ready the moment it goes on, before anyone has told it that another leads.
+        """
+        forget = self._telemetry.metrics.queue(
+            self._telemetry.service, self.name, lambda: self.depth, lambda: self.oldest_seconds
+        )
+        self._may_begin = may_begin
+        self._context = contextvars.copy_context()
+        for key in list(self._blamed):
+            self.add(key)
+        self._pump()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._context = None
+            await self._cancel_running()
+            forget()
+
+    async def drain(self, timeout: float) -> None:  # noqa: ASYNC109 (a grace period, not a deadline to raise at)
+        """Start no further run; wait up to ``timeout`` seconds for those under way, then cancel them."""
+        self._context = None
+        self._retries.clear()
+        self._later.clear()
+        if self._running:
+            await asyncio.wait(self._running.values(), timeout=timeout)
+        await self._cancel_running()
+
+    @property
+    def unended(self) -> list[K]:
+        """Keys whose runs did not end although they were cancelled; known once ``work`` has ended."""
+        return list(self._running)
+
+    async def _cancel_running(self) -> None:
+        """Cancel runs and wait for them, but not for ever: what does not end then is left behind.
+
+        More than once: wait_for of Python 3.11 drops a cancellation that comes together with the answer.
+        """
+        for _ in range(_CANCELLATIONS):
+            tasks = list(self._running.values())
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks, timeout=self._cancel)
+        if self._running:
+            _log.error("runs do not end when cancelled", queue=self.name, keys=[str(key) for key in self._running])
+
+    def _owe(self, key: K) -> _Entry:
+        """Return what is owed to the key, from now on if nothing was."""
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = _Entry(self._timers.now())
+            self._idle.clear()
+        return entry
+
+    def _retry(self, key: K) -> None:
+        """Have a key run whose time has come."""
+        self._owe(key)
+        if key not in self._running:
+            self._ready.add(key, retry=key in self._failures)
+        self._pump()
+
+    def _is_owed(self, key: K, ack: Acknowledgement) -> bool:
+        """Return whether a run under way or a pending retry covers this message already, and keep the newer ack."""
+        for owed in (self._current.get(key), self._blamed.get(key)):
+            if owed is not None and ack.token in owed.acks:
+                owed.acks[ack.token] = ack
+                return True
+        return False
+
+    def _pump(self) -> None:
+        """Start runs while there are keys and workers."""
+        while self._context is not None and self._ready and len(self._running) < self._workers and self._may_begin():
+            key = self._ready.take()
+            # Not the adder's context: its span must not become the parent of the run.
+            task = asyncio.get_running_loop().create_task(self._attempt(key), context=self._context.copy())
+            self._running[key] = task
+            task.add_done_callback(partial(self._finished, key))
+
+    def _finished(self, key: K, task: asyncio.Task[None]) -> None:
+        del self._running[key]
+        entry = self._current.pop(key, None)
+        if task.cancelled() and entry is not None:
+            self._blamed[key] = entry  # run when work goes on
+        if key in self._entries:
+            self._ready.add(key)
+        self._pump()
+        if not self.depth:
+            self._idle.set()
+
+    def _take(self, key: K) -> _Entry:
+        """Return all that is owed to the key: what came since its last run began, and what failed runs left."""
+        entry = self._entries.pop(key)
+        self._retries.discard(key)
+        if (owed := self._blamed.pop(key, None)) is not None:
+            owed.absorb(entry)
+            entry = owed
+        self._current[key] = entry
+        return entry
+
+    async def _attempt(self, key: K) -> None:
+        """Run the key once and see to its acknowledgements, or to its retry."""
+        if not self._may_begin():
+            return  # the key is still owed its run
+        # Taken only here, a moment after the add: what else was added in that moment needs no run of its own.
+        entry = self._take(key)
+        metrics, service = self._telemetry.metrics, self._telemetry.service
+        began = self._timers.now()
+        try:
+            again = await self._run(key, entry.trace)
+        except Exception as error:  # noqa: BLE001 (whatever it is: said, counted, and tried again for ever)
+            self._failed(key, entry, error)
+            return
+        finally:
+            metrics.handler_seconds.labels(service, self.name).observe(self._timers.now() - began)
+        self._failures.pop(key, None)
+        if self.on_success is not None:
+            self.on_success(key)
+        if again is not None:
+            self._retries.set(key, again)
+        await self._acknowledge(key, entry)
+
+    async def _acknowledge(self, key: K, entry: _Entry) -> None:
+        while entry.acks:
+            _, ack = entry.acks.popitem()
+            try:
+                await ack()
+            except Exception as error:  # noqa: BLE001 (the run is done; the message will come again and be acknowledged)
+                _log.warning("a message could not be acknowledged", queue=self.name, key=str(key), error=str(error))
+
+    def _failed(self, key: K, entry: _Entry, error: Exception) -> None:
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        delay = self._backoff.delay(failures)
+        self._telemetry.metrics.retries_total.labels(self._telemetry.service, self.name).inc()
+        _log.warning(
+            "failed, will try again",
+            queue=self.name,
+            key=str(key),
+            failures=failures,
+            retry_seconds=round(delay, 1),
+            error=f"{type(error).__name__}: {error}",
+        )
+        if self.on_failure is not None:
+            try:
+                self.on_failure(key, error)
+            except Exception:  # noqa: BLE001 (a reporter that fails must not end the retries)
+                _log.exception("the failure could not be reported", queue=self.name, key=str(key))
+        self._blamed[key] = entry
+        self._retries.set(key, delay)

@@ -1,0 +1,319 @@
+"""One subscription: a durable consumer, its messages read, handed over, or given up on.
+
+In: messages of the facts' stream. Out: ``Received`` for the service's handler, dead letters for what cannot be read.
+Called by ``trellis.bus.streams.keeper``. Invariants: a message is acknowledged only by who did the work, or once its
+dead letter is stored; no exception reaches FastStream, which would drop the message without a word.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar, cast
+
+import nats.errors
+from faststream import AckPolicy as FastStreamAckPolicy
+from faststream.message import StreamMessage
+from faststream.nats import JStream, NatsBroker, PullSub
+from faststream.nats.subscriber.usecases import PullStreamSubscriber
+from nats.aio.msg import Msg
+from nats.js import JetStreamContext
+from opentelemetry.trace import SpanKind
+
+from trellis.bus.connection.connection import client_of
+from trellis.bus.consume.ack import Ack
+from trellis.bus.consume.consumer import Consumer, crashes, reader_of
+from trellis.bus.consume.fetching import Fetching
+from trellis.bus.consume.hearing import Hearing, Listeners
+from trellis.bus.consume.holding import MAX_DELIVERIES, Holding
+from trellis.bus.consume.message import NewerVersion, Origin, Reason, UnreadableMessage, read, trace_of
+from trellis.bus.consume.other_reader import OtherReader
+from trellis.bus.dead_letters.dead import Delivered, Letter, letter
+from trellis.bus.errors import BusError
+from trellis.bus.streams.specification import payload_of
+from trellis.bus.streams.streams import Epoch
+from trellis.bus.timings import BusTimings
+from trellis.events.envelope import FactData, RawCloudEvent
+from trellis.events.subjects import STREAM_EVENTS, fact_filter, spec_of
+from trellis.telemetry import Telemetry, TraceContext, context_from, current_trace, get_logger
+
+# A batch is handed over as soon as the server has no more, so a lone message does not wait for others.
+_BATCH: Final = 100
+
+_log = get_logger(__name__)
+M = TypeVar("M", bound=FactData)
+
+
+@dataclass(frozen=True, slots=True)
+class Received(Generic[M]):
+    """A fact that was heard. ``trace`` is where its handling begins: the parent for the work it causes."""
+
+    fact: M
+    event: RawCloudEvent
+    trace: TraceContext | None
+    sequence: int
+    deliveries: int
+    ack: Ack
+
+
+FactHandler = Callable[[Received[M]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """What all subscriptions of a service share. ``bury`` stores a dead letter and raises BusError if it cannot."""
+
+    origin: Origin
+    telemetry: Telemetry
+    bury: Callable[[Letter], Awaitable[None]]
+    room: Callable[[], int]
+    listeners: Listeners
+    timings: BusTimings
+
+
+class Subscription(Generic[M]):
+    """The facts of some models, for one purpose (``name``) of one service."""
+
+    def __init__(self, name: str, models: Sequence[type[M]], handler: FactHandler[M], reader: Reader) -> None:
+        self.name: Final = name
+        self._models = {spec_of(model).type: model for model in models}
+        self._handler = handler
+        self._reader = reader
+        self._subscriber: PullStreamSubscriber | None = None
+        self._epoch: Epoch | None = None
+        self._began = False
+        self._told: set[str] = set()
+        self._fetching: Fetching | None = None
+        self._consumer = Consumer(
+            reader.origin.service,
+            reader.origin.cluster,
+            name,
+            [fact_filter(reader.origin.cluster, model) for model in models],
+            reader.timings.ack_wait,
+            reader.timings.sign_off,
+            secrets.token_hex(8),
+        )
+        self._other = OtherReader(self._consumer.reader, reader.timings.stranger)
+        self._holding = Holding()
+        self._signed_on = False
+        self.paused = False
+        self.hearing: Final = Hearing(name, reader.listeners)
+
+    @property
+    def shared(self) -> bool:
+        """Whether another cluster reads with the same consumer."""
+        return self._other.there
+
+    @property
+    def durable(self) -> str:
+        """The consumer's name on the server, "" while there is none."""
+        return self._consumer.durable(self._epoch) if self._epoch is not None else ""
+
+    @property
+    def running(self) -> bool:
+        """Whether messages are being fetched."""
+        return self._subscriber is not None
+
+    async def start(self, broker: NatsBroker, epoch: Epoch) -> bool:
+        """Make the consumer if it is missing, and fetch from it.
+
+        Returns:
+            Whether the consumer was gone since the last start: facts may have been missed in between.
+
+        Raises:
+            nats.errors.Error: NATS or JetStream did not answer, or refused.
+        """
+        jetstream = broker.config.connection_state.stream
+        former = await self._consumer.info(jetstream, epoch)
+        if not self._signed_on:
+            self._holding.crashes = crashes(former)
+        # Created or updated here: FastStream leaves the filters of a consumer that exists as they were.
+        await self._consumer.sign_on(jetstream, epoch, self._holding.crashes)
+        self._signed_on = True
+        # FastStream does not pass the client's prefix on.
+        prefix = bytes(client_of(broker)._inbox_prefix) + b"."  # noqa: SLF001 (no public accessor)
+        subscriber = self.register(broker, epoch, inbox_prefix=prefix)
+        self._epoch = epoch
+        await subscriber.start()
+        fetching = Fetching(
+            cast("JetStreamContext.PullSubscription", subscriber.subscription), self.hearing, self._reader.timings.fetch
+        )
+        subscriber.subscription = cast("Any", fetching)  # its loop has not begun: nothing was awaited since
+        self._fetching, self._subscriber = fetching, subscriber
+        self.hearing.made()
+        again, self._began = self._began, True
+        return again and former is None
+
+    def register(self, broker: NatsBroker, epoch: Epoch, *, inbox_prefix: bytes = b"_INBOX.") -> PullStreamSubscriber:
+        """Return the subscription as FastStream has it; it does nothing, and the broker may be one without a server."""
+        config = self._consumer.config(epoch)
+        subscriber = broker.subscriber(
+            durable=config.durable_name,
+            config=config,
+            stream=JStream(STREAM_EVENTS, declare=False),
+            pull_sub=PullSub(batch_size=_BATCH, timeout=self._reader.listeners.fetch_seconds),
+            inbox_prefix=inbox_prefix,
+            ack_policy=FastStreamAckPolicy.MANUAL,
+            decoder=_undecoded,
+            persistent=False,
+            title=self.name,
+        )
+
+        async def receive(message: StreamMessage[Msg]) -> None:
+            if self._fetching is not None:
+                self._fetching.took(message.raw_message)
+                await self._receive(message)
+
+        # For FastStream's AsyncAPI document alone: with ``apply_types`` off nothing is made of it when a message comes.
+        receive.__annotations__["message"] = payload_of(self._models.values())
+        subscriber(receive)
+        return subscriber
+
+    async def works(self, jetstream: JetStreamContext) -> bool:
+        """Return whether the consumer is there and is heard; raises nats.errors.Error if that cannot be known."""
+        epoch = self._epoch
+        info = await self._consumer.info(jetstream, epoch) if epoch is not None else None
+        if info is None or epoch is None:
+            return False
+        if self._other.look(reader_of(info), time.monotonic()):
+            await self._consumer.sign_on(jetstream, epoch, self._holding.crashes)
+        self.paused = bool(info.paused)
+        if self.paused or not info.num_pending:
+            self.hearing.heard()
+        if deaf := self.hearing.needs_repair:
+            seconds, waiting = round(self.hearing.staleness()), info.num_pending
+            _log.warning("a subscription is deaf, making it anew", name=self.name, seconds=seconds, waiting=waiting)
+        return not deaf
+
+    async def stop(self) -> None:
+        """Fetch no more, whatever state the connection is in. What was fetched and not handled is given back."""
+        subscriber, self._subscriber = self._subscriber, None
+        fetching, self._fetching = self._fetching, None
+        if subscriber is None or fetching is None:
+            return
+        await fetching.finish()
+        with contextlib.suppress(nats.errors.Error):
+            await subscriber.stop()
+        for task in subscriber.tasks:
+            task.cancel()
+        with contextlib.suppress(nats.errors.Error):
+            for raw in fetching.untaken():
+                if (ack := self._ack_of(raw)) is not None:
+                    await ack.give_back()
+
+    async def hand_over(self, jetstream: JetStreamContext | None) -> None:
+        """Give back at once what is held, and say that this reader ended in order; without a server, say nothing.
+
+        Held no longer, it is not reported as worked on either: whoever consumes next gets it, here it is only finished.
+        """
+        held = list(self._holding)
+        self._holding.let_go()
+        if jetstream is None or self._epoch is None or not self._signed_on:
+            return
+        self._signed_on = False
+        for ack in held:
+            await ack.give_back()
+        await self._consumer.sign_off(jetstream, self._epoch)
+
+    async def keep_alive(self) -> None:
+        """Say of every message that is still worked on that it is: deliveries count crashes, not patience."""
+        for ack in self._holding:
+            await ack.in_progress()
+
+    async def _receive(self, message: StreamMessage[Msg]) -> None:
+        """Handle one delivery. An exception would vanish in FastStream: the message is left to come again."""
+        try:
+            await self._handle(message.raw_message)
+        except Exception as error:  # noqa: BLE001
+            _log.error("a message could not be handled", subject=message.raw_message.subject, exc_info=error)
+
+    async def _handle(self, raw: Msg) -> None:
+        epoch, ack, meta = self._epoch, self._ack_of(raw), raw.metadata
+        if epoch is None or ack is None:
+            return
+        sequence, headers = meta.sequence.stream, raw.headers or {}
+        epoch.saw(sequence)
+        delivered = Delivered(raw.subject, STREAM_EVENTS, epoch.token, sequence, meta.num_delivered, raw.data, headers)
+        if self._holding.hopeless(ack.token, delivered.deliveries):
+            await self._give_up(delivered, ack, Reason.NO_RESULT, f"delivered {MAX_DELIVERIES} times without a result")
+            return
+        try:
+            event, fact = read(raw.data, self._models)
+        except NewerVersion as newer:
+            await self._leave_alone(newer, ack)
+            return
+        except UnreadableMessage as unreadable:
+            await self._give_up(delivered, ack, unreadable.reason, str(unreadable))
+            return
+        self._hand_over(delivered, event, fact, ack)
+
+    def _ack_of(self, raw: Msg) -> Ack | None:
+        """Return the message's acknowledgement, None if its stream is gone."""
+        if self._epoch is None or self._epoch.over:
+            return None
+        return Ack(raw._client, raw.reply, self._epoch, raw.metadata.sequence.stream)  # noqa: SLF001 (no public accessor)
+
+    def _hand_over(self, delivered: Delivered, event: RawCloudEvent, fact: M, ack: Ack) -> None:
+        telemetry, spec = self._reader.telemetry, spec_of(type(fact))
+        telemetry.metrics.facts_received_total.labels(telemetry.service, spec.type).inc()
+        with telemetry.tracer.start_as_current_span(
+            f"receive {spec.tokens}",
+            context=context_from(trace_of(delivered.headers, event)),
+            kind=SpanKind.CONSUMER,
+            attributes={
+                "messaging.system": "nats",
+                "messaging.destination.name": delivered.subject,
+                "messaging.message.id": event.id,
+                "messaging.consumer.group.name": self.name,
+            },
+        ) as span:
+            received: Received[M] = Received(
+                fact, event, current_trace(), delivered.sequence, delivered.deliveries, ack
+            )
+            try:
+                self._handler(received)
+            except Exception as error:  # noqa: BLE001 (whatever the handler does wrong, the next message is heard)
+                # Not acknowledged: it comes again, and in the end becomes a dead letter.
+                self._holding.drop(ack.token)
+                span.record_exception(error)
+                _log.error("a fact could not be handled", type=spec.type, error=repr(error), exc_info=error)
+                return
+        self._holding.take(ack)
+
+    async def _leave_alone(self, newer: NewerVersion, ack: Ack) -> None:
+        """What it says is said in the version read here too, beside it: there is nothing to do, nor to keep."""
+        telemetry = self._reader.telemetry
+        telemetry.metrics.facts_too_new_total.labels(telemetry.service, newer.known).inc()
+        if newer.known not in self._told:
+            self._told.add(newer.known)
+            _log.info("facts of a newer version are left to newer readers", subscription=self.name, reason=str(newer))
+        await ack()
+
+    async def _give_up(self, delivered: Delivered, ack: Ack, reason: Reason, error: str) -> None:
+        origin, metrics = self._reader.origin, self._reader.telemetry.metrics
+        try:
+            await self._reader.bury(
+                letter(
+                    delivered,
+                    cluster=origin.cluster,
+                    reader=(origin.service, self.name),
+                    reason=reason,
+                    error=error,
+                    room=self._reader.room(),
+                )
+            )
+            await ack()
+        except (BusError, nats.errors.Error) as failure:
+            _log.warning("a dead letter could not be stored yet", subject=delivered.subject, error=str(failure))
+            return
+        self._holding.forget(ack.token)
+        metrics.dead_letters_total.labels(origin.service, reason).inc()
+        _log.error("gave up on a message", subject=delivered.subject, reason=str(reason), error=error)
+
+
+async def _undecoded(message: StreamMessage[Msg]) -> StreamMessage[Msg]:
+    """Leave the message as it came: FastStream would drop a body it cannot decode without a word."""
+    return message

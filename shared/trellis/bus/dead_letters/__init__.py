@@ -1,0 +1,1 @@
+"""Messages that were given up on: written, read, replayed."""

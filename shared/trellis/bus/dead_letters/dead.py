@@ -1,0 +1,102 @@
+"""Dead letters: messages given up on, kept with the cause and as they came.
+
+In: a delivered message and why it is given up on. Out: subject, headers and body for the stream of dead letters.
+Pure; published by the subscriber, listed and replayed by the command line.
+Invariant: body and headers are the original's; only what NATS could not carry is cut off, and that is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import orjson
+
+from trellis.bus.consume.message import HEADER_MSG_ID, Reason
+from trellis.events.subjects import ROOT_EVENTS, dead_subject, plain
+
+HEADER_REASON: Final = "Trellis-Reason"
+HEADER_ERROR: Final = "Trellis-Error"
+HEADER_SUBSCRIPTION: Final = "Trellis-Subscription"
+HEADER_SUBJECT: Final = "Trellis-Subject"
+HEADER_STREAM: Final = "Trellis-Stream"
+HEADER_SEQUENCE: Final = "Trellis-Sequence"
+HEADER_DELIVERIES: Final = "Trellis-Deliveries"
+HEADER_HEADERS: Final = "Trellis-Headers"
+"""The original's headers as one JSON object."""
+HEADER_TRUNCATED: Final = "Trellis-Truncated"
+"""Length in bytes of the original body, if it had to be cut."""
+
+_ERROR_MAX: Final = 1000
+UNKNOWN_NOUN: Final = "unknown"
+"""Noun of a message whose subject is none of a fact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A message as it was delivered."""
+
+    subject: str
+    stream: str
+    epoch: str
+    sequence: int
+    deliveries: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """What is published."""
+
+    subject: str
+    body: bytes
+    headers: dict[str, str]
+
+
+def letter(
+    message: Delivered, *, cluster: str, reader: tuple[str, str], reason: Reason, error: str, room: int
+) -> Letter:
+    """Return the dead letter of a message.
+
+    Args:
+        message: what was delivered.
+        cluster: the cluster whose bus it is.
+        reader: the service that gives up and its subscription's name.
+        reason: why.
+        error: the same for people; one line of it is kept.
+        room: bytes NATS takes for body and headers together.
+    """
+    noun, key = _about(message.subject)
+    headers = {
+        # Delivered again before the acknowledgement arrived, it is the same letter.
+        HEADER_MSG_ID: "/".join((*reader, message.epoch, str(message.sequence))),
+        HEADER_REASON: reason,
+        HEADER_ERROR: " ".join(error.split())[:_ERROR_MAX],
+        HEADER_SUBSCRIPTION: reader[1],
+        HEADER_SUBJECT: message.subject,
+        HEADER_STREAM: message.stream,
+        HEADER_SEQUENCE: str(message.sequence),
+        HEADER_DELIVERIES: str(message.deliveries),
+        HEADER_HEADERS: orjson.dumps(dict(message.headers)).decode(),
+    }
+    body = message.body
+    excess = len(body) + header_bytes(headers) - room
+    if excess > 0:
+        headers[HEADER_TRUNCATED] = str(len(body))
+        body = body[: max(0, room - header_bytes(headers))]
+    return Letter(dead_subject(cluster, reader[0], noun, key), body, headers)
+
+
+def header_bytes(headers: Mapping[str, str]) -> int:
+    """Return how many bytes NATS counts for headers: ``NATS/1.0`` and one line each, ended by an empty one."""
+    return 12 + sum(len(name.encode()) + len(value.encode()) + 4 for name, value in headers.items())
+
+
+def _about(subject: str) -> tuple[str, tuple[str, ...]]:
+    """Return noun and key from the subject of a fact; ``unknown`` and the raw tokens if it is none of ours."""
+    tokens = subject.removeprefix(f"{ROOT_EVENTS}.").split(".")
+    if not subject.startswith(f"{ROOT_EVENTS}.") or len(tokens) < 4:
+        return UNKNOWN_NOUN, (subject,)
+    return tokens[1], tuple(map(plain, tokens[3:]))

@@ -1,0 +1,163 @@
+"""Dead letters as they are read: the inverse of ``trellis.bus.dead_letters.dead``, for whatever stands in their stream.
+
+Pure. In: a stored message. Out: the letter, what speaks against replaying it, and the message a replay publishes.
+Called by ``trellis.bus.dead_letters.stream`` and the command line. Invariant: garbage, or a letter made by hand, is a
+letter with gaps and never an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+import orjson
+
+from trellis.bus.consume.message import HEADER_MSG_ID, HEADER_TRACEPARENT
+from trellis.bus.dead_letters.dead import (
+    HEADER_DELIVERIES,
+    HEADER_ERROR,
+    HEADER_HEADERS,
+    HEADER_REASON,
+    HEADER_SEQUENCE,
+    HEADER_STREAM,
+    HEADER_SUBJECT,
+    HEADER_SUBSCRIPTION,
+    HEADER_TRUNCATED,
+)
+from trellis.bus.streams.stored import Stored
+from trellis.events.subjects import ROOT_DEAD, can_be_said, plain
+from trellis.installer_api.digits import whole
+from trellis.telemetry import trace_from
+
+_TOKENS: Final = 3
+# What the server acts on: expectations, roll-ups, times to live. They were for the first publishing.
+_SERVERS_HEADERS: Final = "nats-"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that was given up on. What a letter does not say is empty or None.
+
+    ``subject``, ``stream``, ``original_sequence`` and ``original_headers`` are the original's; ``original_headers`` is
+    None if they cannot be read. ``truncated`` is the length of the original body in bytes if it had to be cut, ``size``
+    that of the body as it is here; ``body`` is empty if only headers were read. ``epoch`` tells in which life of the
+    stream of dead letters ``sequence`` is this letter's: the stream's creation time.
+    """
+
+    sequence: int
+    stored: datetime
+    epoch: str
+    cluster: str = ""
+    service: str = ""
+    noun: str = ""
+    key: tuple[str, ...] = ()
+    subscription: str = ""
+    reason: str = ""
+    error: str = ""
+    subject: str = ""
+    stream: str = ""
+    original_sequence: int | None = None
+    original_headers: Mapping[str, str] | None = field(default_factory=dict)
+    deliveries: int | None = None
+    truncated: int | None = None
+    size: int = 0
+    body: bytes = b""
+
+    @property
+    def reader(self) -> str:
+        """Who gave up: ``<service>/<subscription>``."""
+        return "/".join(filter(None, (self.service, self.subscription)))
+
+    @property
+    def trace_id(self) -> str:
+        """Trace the original belongs to, empty if none."""
+        trace = trace_from((self.original_headers or {}).get(HEADER_TRACEPARENT))
+        return trace.traceparent.split("-")[1] if trace else ""
+
+    @property
+    def obstacle(self) -> str:
+        """Why it cannot be replayed, in words for people; empty if it can."""
+        if self.truncated is not None:
+            return f"its body was cut from {self.truncated or 'more'} to {self.size} bytes"
+        if not self.subject:
+            return "it does not say on which subject the message was: was it made by hand?"
+        if not can_be_said(self.subject):
+            return f"its original subject is none of ours: {self.subject}"
+        if self.original_headers is None:
+            return f"the original's headers cannot be read from its header {HEADER_HEADERS}"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which letters; an empty field wants all. ``reason`` is compared without regard to case."""
+
+    cluster: str | None = None
+    service: str | None = None
+    noun: str | None = None
+    reason: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def wants(self, letter: DeadLetter) -> bool:
+        """Return whether the letter is one of them."""
+        return (
+            self.cluster in {None, letter.cluster}
+            and self.service in {None, letter.service}
+            and self.noun in {None, letter.noun}
+            and (self.reason is None or self.reason.lower() == letter.reason.lower())
+            and (self.since is None or letter.stored >= self.since)
+            and (self.until is None or letter.stored <= self.until)
+        )
+
+
+def letter_of(message: Stored, epoch: str) -> DeadLetter:
+    """Return the letter that stands in a message of the stream of dead letters, in this life of it."""
+    tokens = message.subject.removeprefix(f"{ROOT_DEAD}.").split(".")
+    cluster, service, noun, *key = map(plain, (*tokens, *[""] * (_TOKENS - len(tokens))))
+    headers = message.headers
+    return DeadLetter(
+        sequence=message.sequence,
+        stored=message.stored,
+        epoch=epoch,
+        cluster=cluster,
+        service=service,
+        noun=noun,
+        key=tuple(key),
+        subscription=headers.get(HEADER_SUBSCRIPTION, ""),
+        reason=headers.get(HEADER_REASON, ""),
+        error=headers.get(HEADER_ERROR, ""),
+        subject=headers.get(HEADER_SUBJECT, ""),
+        stream=headers.get(HEADER_STREAM, ""),
+        original_sequence=whole(headers.get(HEADER_SEQUENCE)),
+        original_headers=_headers(headers.get(HEADER_HEADERS)),
+        deliveries=whole(headers.get(HEADER_DELIVERIES)),
+        # A length nobody can read still says that the body was cut.
+        truncated=(whole(headers[HEADER_TRUNCATED]) or 0) if HEADER_TRUNCATED in headers else None,
+        size=message.size,
+        body=message.body,
+    )
+
+
+def replayed_headers(letter: DeadLetter) -> dict[str, str]:
+    """Return the headers a replay publishes: the original's but those for the server, and an id of its own.
+
+    The id is the letter's, so that a replay that is repeated within the stream's window is stored once, and is no
+    duplicate of the original.
+    """
+    original = letter.original_headers or {}
+    kept = {name: value for name, value in original.items() if not name.lower().startswith(_SERVERS_HEADERS)}
+    return kept | {HEADER_MSG_ID: f"replay/{letter.epoch}/{letter.sequence}"}
+
+
+def _headers(text: str | None) -> Mapping[str, str] | None:
+    if text is None:
+        return {}
+    with contextlib.suppress(orjson.JSONDecodeError):
+        headers = orjson.loads(text)
+        if isinstance(headers, dict) and all(isinstance(value, str) for value in headers.values()):
+            return headers
+    return None

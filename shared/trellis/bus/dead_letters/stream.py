@@ -1,0 +1,163 @@
+"""The stream of dead letters: read, and emptied by replaying.
+
+In: the address, which letters. Out: letters; originals published again. Called by the command line.
+Invariant: a letter is removed only after the server has said that its original is stored; a crash in between repeats
+harmlessly, and another letter is never removed in its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass
+from typing import Final
+
+import nats.errors
+from nats.aio.client import Client
+from nats.js.errors import BadRequestError, NotFoundError
+
+from trellis.bus.connection.connection import describe
+from trellis.bus.connection.dial import dial, hang_up
+from trellis.bus.connection.user_client import PermissionDenied
+from trellis.bus.dead_letters.letters import DeadLetter, Wanted, letter_of, replayed_headers
+from trellis.bus.errors import BusError, BusUnavailable
+from trellis.bus.streams.stored import EVERYTHING, Start, StreamReader
+from trellis.bus.streams.streams import DUPLICATE_WINDOW, epoch_of
+from trellis.bus.timings import ReplayTimings
+from trellis.config.nats_credentials import Credentials
+from trellis.events.subjects import ROOT_EVENTS, STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, dead_filter
+
+# Trying again would be of no use.
+_REFUSALS: Final = (BadRequestError, PermissionDenied, nats.errors.BadHeaderError, nats.errors.MaxPayloadError)
+
+
+class ReplayRefused(BusError):  # noqa: N818 (named after the condition)
+    """A letter cannot be replayed, now or later; it stays where it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """Where the original stands now; ``again`` if it stood there from a replay that was not finished."""
+
+    stream: str
+    sequence: int
+    again: bool
+
+
+class DeadLetters:
+    """Made by :func:`dead_letters`. ``looked_at`` counts the letters that were read."""
+
+    def __init__(self, client: Client, timings: ReplayTimings = ReplayTimings()) -> None:
+        self.looked_at = 0
+        self._client = client
+        self._timings = timings
+
+    async def find(self, wanted: Wanted, *, bodies: bool = False) -> AsyncGenerator[DeadLetter, None]:
+        """Yield the letters there are now, oldest first; without bodies unless these are asked for.
+
+        Raises:
+            StreamError: there is no stream of dead letters, or it was made anew meanwhile.
+            BusUnavailable: NATS or JetStream did not answer.
+        """
+        start = Start(since=wanted.since) if wanted.since else EVERYTHING
+        reader = self._reader(dead_filter(wanted.cluster), start, headers_only=not bodies)
+        async with contextlib.aclosing(reader.past()) as messages:
+            async for message in messages:
+                self.looked_at += 1
+                if wanted.wants(letter := letter_of(message, _epoch(reader))):
+                    yield letter
+
+    async def get(self, sequence: int) -> DeadLetter | None:
+        """Return one letter with its body, None if there is none of this sequence; raises as ``find``."""
+        reader = self._reader(dead_filter(), Start(sequence=sequence))
+        reader.batch = 1
+        async with contextlib.aclosing(reader.past()) as messages:
+            async for message in messages:
+                return letter_of(message, _epoch(reader)) if message.sequence == sequence else None
+        return None
+
+    async def replay(self, letter: DeadLetter) -> Replayed:
+        """Publish a letter's original again, wait until it is stored, and only then remove the letter.
+
+        Args:
+            letter: with its body.
+
+        Raises:
+            ReplayRefused: the letter is not one that can be replayed, or the server refuses the message.
+            BusUnavailable: it was not stored within 10 s, or the letter could not be removed; replay it again then.
+        """
+        if letter.obstacle:
+            raise ReplayRefused(f"letter {letter.sequence} cannot be replayed: {letter.obstacle}")
+        stored = await self._publish(letter)
+        await self._remove(letter)
+        return stored
+
+    def _reader(self, subject: str, start: Start, *, headers_only: bool = False) -> StreamReader:
+        timings = self._timings.read
+        return StreamReader(self._client, STREAM_DEAD, subject, start, headers_only=headers_only, timings=timings)
+
+    async def _publish(self, letter: DeadLetter) -> Replayed:
+        stream = STREAM_EVENTS if letter.subject.startswith(f"{ROOT_EVENTS}.") else STREAM_LATTICE
+        met: Exception | None = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._timings.budget):
+                while True:
+                    try:
+                        ack = await self._client.jetstream().publish(
+                            letter.subject,
+                            letter.body,
+                            timeout=self._timings.attempt,
+                            stream=stream,  # stored anywhere else it would reach nobody
+                            headers=replayed_headers(letter),
+                        )
+                    except _REFUSALS as error:
+                        why = f"{letter.subject} is refused: {describe(error)}"
+                        raise ReplayRefused(f"letter {letter.sequence} cannot be replayed: {why}") from error
+                    except (nats.errors.Error, OSError) as error:
+                        met = error
+                        await asyncio.sleep(self._timings.again)
+                    else:
+                        return Replayed(ack.stream, ack.seq, again=bool(ack.duplicate))
+        why = describe(met) if met is not None else "no answer in time"
+        raise BusUnavailable(
+            f"letter {letter.sequence} was not replayed, {letter.subject} could not be stored within "
+            f"{self._timings.budget:g} s: {why}"
+        )
+
+    async def _remove(self, letter: DeadLetter) -> None:
+        jetstream = self._client.jetstream()
+        try:
+            info = await jetstream.stream_info(STREAM_DEAD)
+            if epoch_of(info).token != letter.epoch:
+                return  # the letter went with its stream; under its number there may be another one now
+            await jetstream.delete_msg(STREAM_DEAD, letter.sequence)
+        except (nats.errors.Error, OSError) as error:
+            if isinstance(error, NotFoundError) or await self._gone(letter):
+                return  # by another hand, or by age
+            raise BusUnavailable(
+                f"letter {letter.sequence} was replayed, but could not be removed: {describe(error)}; replayed again "
+                f"within {DUPLICATE_WINDOW:g} s it is not stored a second time"
+            ) from error
+
+    async def _gone(self, letter: DeadLetter) -> bool:
+        try:
+            return await self.get(letter.sequence) is None
+        except BusError:
+            return False
+
+
+@contextlib.asynccontextmanager
+async def dead_letters(
+    url: str, *, credentials: Credentials | None = None, timings: ReplayTimings = ReplayTimings()
+) -> AsyncIterator[DeadLetters]:
+    """Connect for the time of the block; raises BusUnavailable if there is no NATS at the address."""
+    client = await dial(url, "trellis-dead", credentials)
+    try:
+        yield DeadLetters(client, timings)
+    finally:
+        await hang_up(client)
+
+
+def _epoch(reader: StreamReader) -> str:
+    return reader.epoch.token if reader.epoch is not None else ""

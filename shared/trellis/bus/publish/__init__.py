@@ -1,0 +1,1 @@
+"""Messages that are stored by JetStream, and whether they can be."""

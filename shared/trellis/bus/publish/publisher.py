@@ -1,0 +1,100 @@
+"""Publishing through JetStream: a message is published when the server has stored it.
+
+In: subject, body, headers. Out: the server's acknowledgement, or why there is none. Called by ``trellis.bus.bus``.
+Invariant: every message carries a Nats-Msg-Id, so sending it again after a lost answer stores it once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import nats.errors
+from faststream.nats import NatsBroker
+from nats.js.api import PubAck
+from nats.js.errors import APIError, BadRequestError, NoStreamResponseError
+
+from trellis.bus.connection.connection import client_of, describe
+from trellis.bus.connection.user_client import PermissionDenied
+from trellis.bus.dead_letters.dead import header_bytes
+from trellis.bus.errors import BusUnavailable, FactRefused, NotAllowed
+from trellis.bus.publish.availability import Availability
+from trellis.bus.streams.streams import LEAST_MESSAGE
+from trellis.bus.timings import BusTimings
+from trellis.limits.backoff import Backoff
+
+_AGAIN: Final = Backoff(first=0.1, cap=1.0)
+# Error codes of JetStream's API: server/errors.json of nats-server. A message over the stream's max_msg_size; what says
+# nothing about the message although it comes as a bad request: an account over its limits, a stream that is sealed.
+_TOO_LARGE: Final = 10054
+_OF_THE_STREAM: Final = frozenset({10002, 10109})
+
+
+@dataclass(frozen=True, slots=True)
+class Publisher:
+    """Publishes while the bus is usable, waits while it is not. ``suspect`` is told when a stream seems to be gone."""
+
+    availability: Availability
+    broker: Callable[[], NatsBroker | None]
+    suspect: Callable[[], None]
+    timings: BusTimings
+
+    async def send(self, stream: str, subject: str, body: bytes, headers: dict[str, str]) -> int:
+        """Store one message and return its sequence; safe to call any number of times at once.
+
+        Raises:
+            BusUnavailable: it was not stored within the budget (seconds), or the bus is away for longer than that
+                already; it may still be stored later, once.
+            NotAllowed: this user may not say it, until a person lets it; at once.
+            FactRefused: it never will be.
+        """
+        last = self.availability.why
+        try:
+            # Of an outage that is older the budget is spent: callers have work that does not need the bus.
+            async with asyncio.timeout(max(0.0, self.timings.publish_budget - self.availability.away_seconds)):
+                for attempt in itertools.count(1):
+                    await self.availability.usable.wait()
+                    try:
+                        sequence = await self._attempt(stream, subject, body, headers)
+                    except (nats.errors.Error, OSError) as error:
+                        last = describe(error)
+                        if isinstance(error, NoStreamResponseError):
+                            last = f"stream {stream} does not answer"
+                            self.suspect()
+                        await asyncio.sleep(_AGAIN.delay(attempt))
+                    else:
+                        self.availability.stored(stream)
+                        return sequence
+        except TimeoutError:
+            pass
+        reason = last if self.availability.usable.is_set() else self.availability.why
+        if self.availability.answering_seconds >= self.timings.publish_budget:
+            self.availability.unstored(stream, last)
+        raise BusUnavailable(f"{subject} could not be published within {self.timings.publish_budget:g} s: {reason}")
+
+    async def _attempt(self, stream: str, subject: str, body: bytes, headers: dict[str, str]) -> int:
+        broker = self.broker()
+        if broker is None:
+            raise nats.errors.ConnectionReconnectingError
+        room = client_of(broker).max_payload
+        if len(body) + header_bytes(headers) > room:
+            # The server would close the connection.
+            raise FactRefused(f"{subject} has {len(body)} bytes and NATS takes {room} (max_payload of the server)")
+        try:
+            stored: PubAck = await broker.config.connection_state.stream.publish(
+                subject, body, timeout=self.timings.publish_attempt, headers=dict(headers)
+            )
+        except PermissionDenied as error:
+            self.availability.refused(str(error))
+            raise NotAllowed(str(error)) from error
+        except APIError as error:
+            if error.err_code == _TOO_LARGE:
+                if len(body) > LEAST_MESSAGE:
+                    raise FactRefused(f"{subject} has {len(body)} bytes, more than stream {stream} takes") from error
+            elif isinstance(error, BadRequestError) and error.err_code not in _OF_THE_STREAM:
+                raise FactRefused(f"{subject} was refused by stream {stream}: {error.description}") from error
+            raise
+        return stored.seq

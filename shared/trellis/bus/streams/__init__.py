@@ -1,0 +1,1 @@
+"""The streams: made, kept, read from any point."""

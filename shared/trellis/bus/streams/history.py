@@ -1,0 +1,66 @@
+"""What was said before: the last fact on each subject, in the order they were said.
+
+In: JetStream and the models asked for. Out: facts. Called by ``trellis.bus.bus`` for services that remember through the
+bus what they said. Invariant: what cannot be read is left out; facts are hints, never the truth.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+import nats.errors
+from nats.js import JetStreamContext
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+from nats.js.errors import NotFoundError
+
+from trellis.bus.accounts.naming import LAST_FACTS, consumer_name
+from trellis.bus.consume.message import Origin, UnreadableMessage, read
+from trellis.bus.timings import HistoryTimings
+from trellis.events.envelope import FactData
+from trellis.events.subjects import STREAM_EVENTS, fact_filter, spec_of
+
+_BATCH: Final = 500
+
+M = TypeVar("M", bound=FactData)
+
+
+async def last_facts(
+    jetstream: JetStreamContext, origin: Origin, models: Sequence[type[M]], timings: HistoryTimings
+) -> list[M]:
+    """Return the last fact of these models on each subject of a cluster, oldest first.
+
+    The consumer has a fixed name, which the service's NATS user is allowed; two readers at once would share what there
+    is. Only the leader reads, so that happens where a former leader still believes to lead: facts are hints, and what
+    is missed here is said again.
+
+    Raises:
+        nats.errors.Error: NATS or JetStream did not answer, or went away in between.
+    """
+    name = consumer_name(origin.service, LAST_FACTS, origin.cluster)
+    with contextlib.suppress(NotFoundError):
+        await jetstream.delete_consumer(STREAM_EVENTS, name)  # of a reader that was cut off: it would go on there
+    config = ConsumerConfig(
+        name=name,
+        filter_subjects=[fact_filter(origin.cluster, model) for model in models],
+        deliver_policy=DeliverPolicy.LAST_PER_SUBJECT,
+        ack_policy=AckPolicy.NONE,
+        inactive_threshold=timings.inactive,
+        mem_storage=True,
+    )
+    by_type = {spec_of(model).type: model for model in models}
+    await jetstream.add_consumer(STREAM_EVENTS, config)
+    subscription = await jetstream.pull_subscribe_bind(stream=STREAM_EVENTS, name=name)
+    facts: list[M] = []
+    try:
+        left = (await subscription.consumer_info()).num_pending or 0
+        while left > 0:
+            for message in await subscription.fetch(min(left, _BATCH), timeout=timings.fetch):
+                left = message.metadata.num_pending
+                with contextlib.suppress(UnreadableMessage):
+                    facts.append(read(message.data, by_type)[1])
+    finally:
+        with contextlib.suppress(nats.errors.Error):
+            await subscription.unsubscribe()
+    return facts

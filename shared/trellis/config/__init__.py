@@ -1,0 +1,1 @@
+"""Settings from the environment and from files, validated, and default timings."""

@@ -1,0 +1,203 @@
+"""What an installer Job answers: its termination message, one line of JSON. ``installing``: what it is told.
+
+In: what a run did. Out: a line of at most 4096 bytes, and back. Called by node_installer, and by who reads its Jobs.
+Pure, and only the standard library (ADR 18). Invariant: a line always names the outcome and the reason, whatever had
+to be cut; a line of another program reads as None, never as an error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+from trellis.installer_api.json_text import read_json
+
+TERMINATION_MESSAGE_BYTES: Final = 4096
+"""Kubernetes cuts a container's termination message here."""
+
+EXIT_FINAL: Final = 2
+"""How the installer's process ends where the same at once again is of no use: its Job ends with it."""
+
+
+class Outcome(StrEnum):
+    """How a run ended."""
+
+    INSTALLED = "Installed"
+    REMOVED = "Removed"
+    UNCHANGED = "Unchanged"
+    VERIFIED = "Verified"
+    PLANNED = "Planned"
+    INSPECTED = "Inspected"
+    FAILED = "Failed"
+    ROLLED_BACK = "RolledBack"
+
+
+class FailureReason(StrEnum):
+    """Why a run failed, as in conditions."""
+
+    INVALID_SPEC = "InvalidSpec"
+    UNSUPPORTED_NODE = "UnsupportedNode"
+    RUNTIME_NOT_FOUND = "RuntimeNotFound"
+    CONFIG_UNREADABLE = "ConfigUnreadable"
+    STATE_UNREADABLE = "StateUnreadable"
+    HANDLER_CONFLICT = "HandlerConflict"
+    SHIMS_IN_USE = "ShimsInUse"
+    LOCKED = "Locked"
+    NO_SOURCE = "NoSourceForPlatform"
+    DOWNLOAD_FAILED = "DownloadFailed"
+    INSECURE_SOURCE = "InsecureSource"
+    CHECKSUM_MISSING = "ChecksumMissing"
+    CHECKSUM_MISMATCH = "ChecksumMismatch"
+    UNSAFE_ARCHIVE = "UnsafeArchive"
+    SHIM_NOT_IN_ARCHIVE = "ShimNotInArchive"
+    WRONG_ARCHITECTURE = "WrongArchitecture"
+    NO_SPACE = "NoSpace"
+    READ_ONLY_TARGET = "ReadOnlyTarget"
+    DISK_ERROR = "DiskError"
+    SHIM_DOES_NOT_RUN = "ShimDoesNotRun"
+    RESTART_FAILED = "RestartFailed"
+    RUNTIME_DID_NOT_COME_UP = "RuntimeDidNotComeUp"
+    INTERRUPTED = "Interrupted"
+    NOT_VERIFIED = "NotVerified"
+    REFUSED_BEFORE = "RefusedBefore"
+
+
+PERMANENT: Final = frozenset(
+    {
+        FailureReason.INVALID_SPEC,
+        FailureReason.UNSUPPORTED_NODE,
+        FailureReason.NO_SOURCE,
+        FailureReason.INSECURE_SOURCE,
+        FailureReason.CHECKSUM_MISSING,
+        FailureReason.CHECKSUM_MISMATCH,
+        FailureReason.UNSAFE_ARCHIVE,
+        FailureReason.SHIM_NOT_IN_ARCHIVE,
+        FailureReason.WRONG_ARCHITECTURE,
+        FailureReason.REFUSED_BEFORE,
+    }
+)
+"""Reasons that no second attempt with the same wish cures."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShimResult:
+    """What is known of one shim at the end of a run."""
+
+    handler: str
+    digest: str = ""
+    sha256: str = ""
+    version: str = ""
+    verified: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedProcess:
+    """A process that ran a shim and was ended because the shim was removed by force. ``killed``: SIGTERM did not do."""
+
+    pid: int
+    name: str = ""
+    killed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InstallResult:
+    """What one run did. ``restarted``: the container runtime was restarted, which its pods may have noticed."""
+
+    operation: str
+    outcome: Outcome
+    reason: FailureReason | None = None
+    message: str = ""
+    preset: str = ""
+    restarted: bool = False
+    seconds: float = 0.0
+    shims: tuple[ShimResult, ...] = ()
+    warnings: tuple[str, ...] = ()
+    ended: tuple[EndedProcess, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether what was asked for holds now."""
+        return self.outcome not in (Outcome.FAILED, Outcome.ROLLED_BACK)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the same at once again would fail again, or disturb the node's pods for nothing.
+
+        The installer exits with :data:`EXIT_FINAL` then, else with 1. What was rolled back after a restart is final,
+        so that a Job restarts the runtime for it once; only a rollback that itself was cut off is not.
+        """
+        rolled_back = self.outcome is Outcome.ROLLED_BACK and self.reason is not FailureReason.INTERRUPTED
+        return not self.ok and (rolled_back or self.reason in PERMANENT)
+
+    def to_line(self, limit: int = TERMINATION_MESSAGE_BYTES) -> str:
+        """Return one line of JSON of at most ``limit`` bytes; texts are cut, then lists left out, never the reason."""
+        value = {key: item for key, item in asdict(self).items() if item not in (None, "", (), False)}
+        value["seconds"] = round(self.seconds, 3)
+        for cut in (None, 1000, 300, 80):
+            if len(line := _line(value, cut).encode()) <= limit:
+                return line.decode()
+        for key in ("ended", "shims", "warnings"):
+            value.pop(key, None)
+            if len(line := _line(value, 80).encode()) <= limit:
+                return line.decode()
+        return _line(value, 80)
+
+
+_T = TypeVar("_T", ShimResult, EndedProcess)
+_V = TypeVar("_V")
+_TYPES: Final[Mapping[str, type]] = {"str": str, "bool": bool, "int": int}
+
+
+def parse_result(line: str) -> InstallResult | None:
+    """Read a termination message; None if it is not one of ours (a legacy image's, or log lines)."""
+    try:
+        value = read_json(line)
+        reason = value.get("reason")
+        return InstallResult(
+            operation=_of(str, value["operation"]),
+            outcome=Outcome(value["outcome"]),
+            reason=FailureReason(reason) if reason else None,
+            message=_of(str, value.get("message", "")),
+            preset=_of(str, value.get("preset", "")),
+            restarted=_of(bool, value.get("restarted", False)),
+            seconds=float(value.get("seconds", 0.0)),
+            shims=tuple(_known(ShimResult, shim) for shim in _of(list, value.get("shims", []))),
+            warnings=tuple(_of(str, warning) for warning in _of(list, value.get("warnings", []))),
+            ended=tuple(_known(EndedProcess, process) for process in _of(list, value.get("ended", []))),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        return None
+
+
+def _known(kind: type[_T], value: Mapping[str, Any]) -> _T:
+    fields = kind.__dataclass_fields__
+    return kind(**{key: _of(_TYPES[str(fields[key].type)], item) for key, item in value.items() if key in fields})
+
+
+def _of(kind: type[_V], value: object) -> _V:
+    """Return a value that has to be of a type; raises TypeError."""
+    if type(value) is not kind:
+        raise TypeError
+    return value
+
+
+def _line(value: Mapping[str, Any], cut: int | None) -> str:
+    return json.dumps(_shortened(value, cut), separators=(",", ":"), ensure_ascii=False)
+
+
+def _shortened(value: object, cut: int | None) -> object:
+    match value:
+        case str():
+            # A path that is no UTF-8 is text with halves of surrogate pairs, which nothing can write as it is.
+            text = " ".join(value.encode(errors="backslashreplace").decode().split())
+            return text if cut is None or len(text) <= cut else text[: cut - 1] + "…"
+        case Mapping():
+            return {key: _shortened(item, cut) for key, item in value.items() if item not in ("", False)}
+        case list() | tuple():
+            return [_shortened(item, cut) for item in value]
+        case _:
+            return value

@@ -1,0 +1,194 @@
+"""Whose definition of a kind of ours stands in a cluster, and whether objects of it can be served.
+
+Pure. In: the definition and the APIService of a kind, as the API server has them. Out: where it stands, and what to do.
+Called by ``trellis crds`` and ``trellis migrate``. Invariant: a definition of somebody else is never taken for ours;
+KubeVela's, of the same name as ours, is never given away, whatever is asked.
+Source of the facts: KubeVela's chart (``velaapp`` among the short names, ``spec.workflow``), wasmcloud-operator 0.5.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from trellis.crds.kinds import Kind, make_definition
+from trellis.provisioning.other_controllers import COMMANDS, NAMES, Peer
+
+Manifest = Mapping[str, Any]
+
+
+class Place(StrEnum):
+    """Where the definition of a kind stands."""
+
+    MISSING = "Missing"
+    CURRENT = "Current"
+    OUTDATED = "Outdated"
+    FORMER = "Former"
+    UNKNOWN = "UnknownOwner"
+    KUBEVELA = "KubeVela"
+    OTHER_VERSION = "OtherVersion"
+    HIDDEN = "Hidden"
+
+
+REFUSED: Final = frozenset({Place.UNKNOWN, Place.FORMER, Place.KUBEVELA, Place.OTHER_VERSION, Place.HIDDEN})
+"""Where nothing is applied, unless a person says so where that can be said."""
+ADOPTABLE: Final = frozenset({Place.UNKNOWN, Place.FORMER})
+"""Where a person can say that it is to be ours."""
+
+_OURS: Final = ("app.kubernetes.io/part-of", "trellis")
+_FORMER_OWNERS: Final[Mapping[str, Peer]] = {
+    "wasmcloudhostconfigs.k8s.wasmcloud.dev": Peer.WASMCLOUD_OPERATOR,
+    "shims.runtime.spinkube.dev": Peer.RCM,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One kind. ``message``: what that means and what to do, "" if nothing is."""
+
+    name: str
+    place: Place
+    message: str = ""
+
+    def document(self) -> dict[str, str]:
+        """Return it for JSON."""
+        return {"name": self.name, "place": self.place.value, "message": self.message}
+
+
+def standing_of(kind: Kind, definition: Manifest | None, registration: Manifest | None) -> Standing:
+    """Return where a kind stands.
+
+    Args:
+        kind: one of ours.
+        definition: the CustomResourceDefinition of its name, None if there is none.
+        registration: the APIService of its group and version, None if there is none.
+    """
+    hidden = _hidden(kind, registration)
+    if hidden:
+        return Standing(kind.name, Place.HIDDEN, hidden)
+    if definition is None:
+        return Standing(
+            kind.name, Place.MISSING, f"{kind.name} is not defined here: `trellis crds apply {kind.plural}`"
+        )
+    if _covers(make_definition(kind)["spec"], definition.get("spec") or {}):
+        return Standing(kind.name, Place.CURRENT, _unserved(definition))
+    labels = definition["metadata"].get("labels") or {}
+    if labels.get(_OURS[0]) == _OURS[1]:
+        return Standing(
+            kind.name, Place.OUTDATED, f"another version of Trellis defined it: `trellis crds apply {kind.plural}`"
+        )
+    if _is_kubevelas(definition):
+        return Standing(kind.name, Place.KUBEVELA, _KUBEVELA.format(name=kind.name))
+    return _foreign(kind, definition)
+
+
+_KUBEVELA: Final = (
+    "KubeVela defines {name}, for applications of its own, and a cluster has one kind of a name. Nothing is changed. "
+    "Keep KubeVela and run Trellis without application_manager, or remove KubeVela first: "
+    "`kubectl delete customresourcedefinition {name}` deletes all its applications"
+)
+
+
+def _hidden(kind: Kind, registration: Manifest | None) -> str:
+    """Return why the definition is not served, whatever it says: another server answers for its group and version."""
+    service = ((registration or {}).get("spec") or {}).get("service") or {}
+    if not service:
+        return ""  # there is none, or it is the API server's own
+    place = f"Service {service.get('namespace')}/{service.get('name')}"
+    name = f"{kind.version}.{kind.group}"
+    if service.get("name") in NAMES[Peer.WASMCLOUD_OPERATOR]:
+        return (
+            f"wasmcloud-operator serves it by itself (APIService {name}, {place}), which hides a definition: "
+            f"`{COMMANDS[Peer.WASMCLOUD_OPERATOR]}` removes that, and touches no application"
+        )
+    return (
+        f"another API server serves it (APIService {name}, {place}), which hides a definition: find out whose it is, "
+        f"and remove it with `kubectl delete apiservice {name}` once nobody needs it"
+    )
+
+
+def _is_kubevelas(definition: Manifest) -> bool:
+    spec = definition.get("spec") or {}
+    if "velaapp" in ((spec.get("names") or {}).get("shortNames") or ()):
+        return True
+    if spec.get("group") != "core.oam.dev":
+        return False
+    annotations = definition["metadata"].get("annotations") or {}
+    if any("vela" in str(value) for value in annotations.values() if len(str(value)) < 256):
+        return True
+    return any("workflow" in _fields(one) for one in spec.get("versions") or ())
+
+
+def _fields(version: Manifest) -> Mapping[str, Any]:
+    """Return the fields of ``spec`` that a version of a definition has."""
+    schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+    spec = (schema.get("properties") or {}).get("spec") or {}
+    fields: Mapping[str, Any] = spec.get("properties") or {}
+    return fields
+
+
+def _foreign(kind: Kind, definition: Manifest) -> Standing:
+    stored = (definition.get("status") or {}).get("storedVersions") or ()
+    others = [one for one in stored if one != kind.version]
+    former = _FORMER_OWNERS.get(kind.name)
+    if others:
+        why = f"objects of it are stored in version {', '.join(others)}, which Trellis does not have"
+        return Standing(
+            kind.name, Place.OTHER_VERSION, f"somebody else defined {kind.name}, and {why}: move them first"
+        )
+    if former is not None:
+        message = (
+            f"{former.value} defined it; its objects stay as they are when Trellis does: "
+            f"`trellis crds apply {kind.plural} --adopt`"
+        )
+        return Standing(kind.name, Place.FORMER, message)
+    message = (
+        f"somebody else defined {kind.name}, and who is not known: look at it with `kubectl get "
+        f"customresourcedefinition {kind.name} -o yaml`; if nobody needs it, `trellis crds apply {kind.plural} --adopt`"
+    )
+    return Standing(kind.name, Place.UNKNOWN, message)
+
+
+def _unserved(definition: Manifest) -> str:
+    """Return what the API server says against a definition, "" if it serves it."""
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    for one in conditions:
+        if one.get("type") in {"Established", "NamesAccepted"} and one.get("status") == "False":
+            return f"the API server does not serve it: {one.get('reason')}: {one.get('message')}"
+    if not any(one.get("type") == "Established" for one in conditions):
+        return "the API server does not serve it yet"
+    return ""
+
+
+def _covers(wanted: Any, found: Any) -> bool:  # noqa: ANN401 - JSON
+    """Say whether what is found is what is wanted, but for what the API server fills in; fields are compared whole."""
+    if isinstance(wanted, Mapping):
+        if not isinstance(found, Mapping):
+            return False
+        both = all(name in found and _covers(value, found[name]) for name, value in wanted.items())
+        schema = "openAPIV3Schema" in wanted or "properties" in wanted or "items" in wanted
+        return both and (not schema or set(wanted.get("properties", ())) == set(found.get("properties", ())))
+    if isinstance(wanted, list):
+        return (
+            isinstance(found, list)
+            and len(wanted) == len(found)
+            and all(_covers(one, other) for one, other in zip(wanted, found, strict=True))
+        )
+    return bool(wanted == found)
+
+
+def adopted(kind: Kind, definition: Manifest) -> dict[str, Any]:
+    """Return a definition as ours, in place of the one that was read: its labels and annotations stay beside ours."""
+    made = make_definition(kind)
+    former = definition["metadata"]
+    metadata = {
+        "name": kind.name,
+        "uid": former["uid"],
+        "resourceVersion": former["resourceVersion"],
+        "labels": {**(former.get("labels") or {}), **made["metadata"]["labels"]},
+    }
+    if former.get("annotations"):
+        metadata["annotations"] = dict(former["annotations"])
+    return {**made, "metadata": metadata}

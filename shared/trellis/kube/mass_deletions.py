@@ -1,0 +1,122 @@
+"""Which deleted objects of a kind are one user's decision about one object, and which are part of a mass deletion.
+
+In: objects as watched, their CRD from the API server. Out: those whose deletion no circuit breaker holds (ADR 27).
+Called by ``node_watcher`` (labels), ``provisioner`` (installers that run, status) and ``host_manager`` (host groups).
+Invariant: an object counts as deleted by itself only if its CRD was read and is not being deleted, and no other object
+of its kind was deleted within ``together`` seconds of it; everything else is left to the circuit breaker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from trellis.config.timings import DeletionTimings
+from trellis.kube.client import Kube
+from trellis.kube.errors import Forbidden, NotFound
+from trellis.kube.resources import DEFINITIONS, Resource
+from trellis.provisioning.nodes_and_jobs import unix_seconds
+from trellis.telemetry import get_logger
+
+STANDS: Final = math.inf
+"""Instead of the time of its deletion, for a CRD that is not being deleted."""
+
+_log = get_logger(__name__)
+
+
+class Deletable(Protocol):
+    """An object as a watch has it.
+
+    ``name``: with its namespace if the kind has one. ``deleted_at``: Unix seconds of its deletion, 0 if there is none.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+    @property
+    def uid(self) -> str: ...  # noqa: D102
+
+    @property
+    def deleting(self) -> bool: ...  # noqa: D102
+
+    @property
+    def deleted_at(self) -> int: ...  # noqa: D102
+
+
+def deleted_alone(objects: Iterable[Deletable], definition: float | None, together: float) -> frozenset[str]:
+    """Return the names of the objects that were deleted by themselves.
+
+    ``definition``: Unix seconds of the CRD's deletion, :data:`STANDS` if it is not being deleted, None if that is not
+    known.
+    """
+    deleting = sorted((one for one in objects if one.deleting), key=lambda one: one.deleted_at)
+    if definition is None:
+        return frozenset()
+    times = [-math.inf, *(one.deleted_at for one in deleting), math.inf]
+    return frozenset(
+        one.name
+        for one, before, after in zip(deleting, times, times[2:], strict=False)
+        if one.deleted_at < definition and min(one.deleted_at - before, after - one.deleted_at) > together
+    )
+
+
+@dataclass(eq=False)
+class Deletions:
+    """The deletions of one kind that were seen in one term of leadership."""
+
+    kube: Kube
+    kind: Resource | None
+    """None: the CRD may not be read, so every deletion counts as a mass."""
+    timings: DeletionTimings = DeletionTimings()
+    clock: Callable[[], float] = time.monotonic
+    seen: dict[str, float] = field(default_factory=dict)
+    """By uid of an object that is being deleted, monotonic: when it was seen first."""
+    definition: float | None = None
+    """As :func:`deleted_alone` has it; the CRD is always deleted before the objects that go with it."""
+
+    def __post_init__(self) -> None:
+        self._reading = asyncio.Lock()
+
+    async def look(self, objects: Iterable[Deletable]) -> None:
+        """Read the CRD if an object is being deleted that was not before.
+
+        Raises:
+            KubeError: no answer; to be tried again before anything is decided.
+        """
+        deleting = {one.uid for one in objects if one.deleting}
+        if deleting == self.seen.keys():
+            return
+        async with self._reading:
+            if new := deleting - self.seen.keys():
+                self.definition = await self._read()
+                self.seen |= dict.fromkeys(new, self.clock())
+            self.seen = {uid: at for uid, at in self.seen.items() if uid in deleting}
+
+    async def _read(self) -> float | None:
+        if self.kind is None:
+            return None
+        try:
+            found = await self.kube.get(DEFINITIONS, self.kind.definition)
+        except (Forbidden, NotFound) as error:
+            _log.warning("a CRD cannot be read, deletions count as a mass", crd=self.kind.definition, error=str(error))
+            return None
+        deleted_at = unix_seconds(found["metadata"].get("deletionTimestamp"))
+        return STANDS if deleted_at is None else float(deleted_at)
+
+    def alone(self, objects: Iterable[Deletable]) -> frozenset[str]:
+        """Return the names of the objects whose deletion no circuit breaker holds."""
+        return deleted_alone(objects, self.definition, self.timings.together)
+
+    def lasts(self, uid: str) -> float:
+        """Return for how many seconds an object has been seen to be deleted, whatever the clock on the wall did."""
+        return self.clock() - self.seen.get(uid, self.clock())
+
+    def settles_in(self, one: Deletable) -> float:
+        """Return the seconds until it is certain enough that an object was deleted by itself, or not; 0 if it is."""
+        if not one.deleting:
+            return 0.0
+        return max(0.0, self.seen.get(one.uid, self.clock()) + self.timings.settle - self.clock())

@@ -1,0 +1,1 @@
+"""Connections to the NATS of lattices: one for each address and credentials."""

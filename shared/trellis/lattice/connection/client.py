@@ -1,0 +1,71 @@
+"""NATS' client for a server that anybody may have named: whatever that sends takes a bounded part of our memory.
+
+In: what a server says. Out: a connection, or its end with a reason. Called by ``trellis.lattice.connection.link``.
+Invariants: no message is larger than ``LARGEST``, no line than ``LONGEST``; a server brings us to no other server; its
+INFO is one, or there is no connection. Source: NATS client protocol. nats-py 2.16 keeps what it reads until a line or a
+message is whole, whatever size was announced, and every address in ``connect_urls``, of which only who lets it
+reconnect by itself has any use.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import nats.errors
+from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
+
+from trellis.bus.connection.user_client import UserClient
+from trellis.config.nats_credentials import IdentitySource
+
+LARGEST: Final = 8 * 2**20
+"""Bytes of a message: nats-server warns of a ``max_payload`` beyond that."""
+LONGEST: Final = 256 * 2**10
+"""Bytes of a line of the protocol: INFO of a server that has hundreds of others is some 10 KB."""
+_NO_INFO: Final = "what answers at this address is no NATS server: its INFO cannot be read"
+
+
+class TooMuchError(nats.errors.ProtocolError):
+    """The server sends more at once than is taken; the library's errors of this kind have no words of their own."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class _BoundedParser(Parser):
+    async def parse(self, data: bytes = b"") -> None:
+        await super().parse(data)
+        if self.state == AWAITING_CONTROL_LINE:
+            if len(self.buf) > LONGEST:
+                await self._end(f"the server sends a line of more than {LONGEST} bytes")
+        elif self.needed > LARGEST or self.header_needed > self.needed:
+            await self._end(f"the server sends a message of {self.needed} bytes: the most is {LARGEST}")
+
+    async def _end(self, why: str) -> None:
+        """Have the reading loop end the connection; it knows no words, so they are complained of before."""
+        error = TooMuchError(why)
+        self.reset()
+        await self.nc._error_cb(error)  # noqa: SLF001 - the library's parser calls its client so
+        raise error
+
+
+class StrangerClient(UserClient):
+    """The client of a link; to be told not to reconnect by itself."""
+
+    def __init__(self, credentials: IdentitySource | None) -> None:
+        super().__init__(credentials)
+        self._ps = _BoundedParser(self)
+
+    async def _process_connect_init(self) -> None:
+        try:
+            await super()._process_connect_init()
+        except OSError:  # a certificate that nobody vouches for is a ValueError, too
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError):  # the library takes INFO for what it should be
+            raise nats.errors.Error(_NO_INFO) from None
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        info.pop("connect_urls", None)
+        most = info.get("max_payload", 0)
+        if type(most) is not int or most < 0:
+            raise nats.errors.Error(_NO_INFO)
+        await super()._process_info(info, initial_connection)

@@ -1,0 +1,49 @@
+"""Where the lattice of a group of hosts is, with the credentials that its Secrets have now.
+
+In: a group. Out: an address. Called by services that follow lattices. Invariants: Secrets are read one by one, never
+listed; a Secret that is not there is no error, one that cannot be read is.
+"""
+
+from __future__ import annotations
+
+from trellis.kube.client import Kube
+from trellis.kube.errors import NotFound
+from trellis.kube.resources import SECRETS, Manifest
+from trellis.lattice.connection.address import LatticeAddress
+from trellis.lattice.connection.groups import lattice_address, secrets_of
+from trellis.lattice.domain.group_views import GroupView
+from trellis.lattice.domain.subjects import SubjectError
+from trellis.telemetry import get_logger
+
+_log = get_logger(__name__)
+
+
+async def read_secrets(kube: Kube, group: GroupView) -> dict[str, Manifest | None]:
+    """Return the Secrets that the address of a group's lattice is made of, by name, None where there is none.
+
+    Raises:
+        KubeError: a Secret could not be read.
+    """
+    assert group.spec is not None  # a group without one has no lattice
+    secrets: dict[str, Manifest | None] = {}
+    for name in secrets_of(group.spec):
+        try:
+            secrets[name] = await kube.get(SECRETS, name, group.namespace)
+        except NotFound:
+            secrets[name] = None
+    return secrets
+
+
+async def address_of(kube: Kube, group: GroupView) -> tuple[LatticeAddress | None, bool]:
+    """Return the address of a group's lattice, None if its name can be in no subject; and whether it names Secrets.
+
+    Raises:
+        KubeError: a Secret could not be read.
+    """
+    assert group.spec is not None  # a group without one has no lattice
+    secrets = await read_secrets(kube, group)
+    try:
+        return lattice_address(group.spec, group.namespace, secrets), bool(secrets)
+    except SubjectError as error:
+        _log.warning("a lattice cannot be followed", group=group.key, reason=str(error))
+        return None, bool(secrets)

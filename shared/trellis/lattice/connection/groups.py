@@ -1,0 +1,63 @@
+"""Which lattice a group of hosts belongs to: the NATS that its leaves connect to, with the same credentials.
+
+Pure. In: the spec of a WasmCloudHostConfig, and the Secrets it names. Out: an address. Called by services that follow
+lattices. Invariant: no secret is in a message.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any, Final
+
+from trellis.config.nats_credentials import HeldCredentials, Kind
+from trellis.crds.host_config import WasmCloudHostConfigSpec
+from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.domain.subjects import CONTROL_PREFIX
+
+Manifest = Mapping[str, Any]
+
+CREDENTIALS_KEY: Final = "nats.creds"
+"""In the Secret of ``spec.secretName``."""
+AUTHORITY_KEY: Final = "ca.crt"
+CERTIFICATE_KEYS: Final = ("tls.crt", "tls.key")
+"""In the same Secret: what leaf nodes show the server, we show it too. One without the other is of no use."""
+POD_LABEL: Final = "kubernetes_pod"
+"""Label of the host with the name of its pod: what tells which host of a lattice runs in which pod."""
+
+
+def secrets_of(spec: WasmCloudHostConfigSpec) -> tuple[str, ...]:
+    """Return the names of the Secrets that the address of a group's lattice is made of."""
+    tls = spec.leaf_tls.secret_name if spec.leaf_tls else None
+    return tuple(dict.fromkeys(name for name in (spec.secret_name, tls) if name))
+
+
+def lattice_address(
+    spec: WasmCloudHostConfigSpec, namespace: str, secrets: Mapping[str, Manifest | None]
+) -> LatticeAddress:
+    """Return the lattice of a group in a namespace; ``secrets``: by name the Secret, None if there is none.
+
+    Raises:
+        SubjectError: the lattice's name, or the prefix of its control subjects, can be in no subject.
+    """
+    text = _decoded(secrets, spec.secret_name, CREDENTIALS_KEY)
+    where = f"Secret {namespace}/{spec.secret_name}, key {CREDENTIALS_KEY}"
+    tls = spec.leaf_tls.secret_name if spec.leaf_tls else None
+    pair = [_decoded(secrets, tls, key) for key in CERTIFICATE_KEYS]
+    link = LinkAddress(
+        f"{spec.nats_address}:{spec.nats_client_port}",
+        HeldCredentials(text, Kind.CREDENTIALS, where) if text else None,
+        _decoded(secrets, tls, AUTHORITY_KEY),
+        "\n".join(pair) if all(pair) else "",
+    )
+    return LatticeAddress(link, spec.lattice, spec.control_topic_prefix or CONTROL_PREFIX)
+
+
+def _decoded(secrets: Mapping[str, Manifest | None], secret: str | None, key: str) -> str:
+    """Return the text under a key of a Secret, "" if there is none that is text."""
+    data = (secrets.get(secret or "") or {}).get("data") or {}
+    try:
+        return base64.b64decode(data.get(key) or "", validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,119 @@
+"""What a connection to the NATS of lattices hears: subjects, and who is told.
+
+In: subjects and handlers, connections as they come. Out: calls of the handlers, and word that too much is said. Called
+by ``link``. Invariants: what is to be heard outlives every connection; one that goes takes only its subscriptions
+along; what comes beyond the bounds is neither read nor kept, and somebody is told: what was not heard proves nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Final
+
+import nats.errors
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from trellis.lattice.connection.client import StrangerClient
+from trellis.limits.token_bucket import TokenBucket
+
+Heard = Callable[[str, bytes], None]
+"""What is done with a message: subject, payload. It is called in the event loop and must not raise or wait."""
+TROUBLE: Final = (nats.errors.Error, OSError, TimeoutError)
+"""What a call of the library may raise when the connection is not as it should be."""
+MESSAGES_PER_SECOND: Final = 2_000.0
+"""That a link may hear, of all its lattices; 5,000 hosts say 167 heartbeats a second."""
+MESSAGES_AT_ONCE: Final = 20_000.0
+BYTES_PER_SECOND: Final = 4.0 * 2**20
+"""A heartbeat of 1 MiB takes up to 0.14 s to read (measured), one of a host that exists some 0.01 ms."""
+BYTES_AT_ONCE: Final = 64.0 * 2**20
+PENDING_BYTES: Final = 16 * 2**20
+PENDING_MESSAGES: Final = 20_000
+"""Of one subscription; the library counts payloads alone, and takes half a million messages without one."""
+
+ANSWERS_BYTES: Final = 16 * 2**20
+"""Of all answers to one question that everybody answers: that of a host has some hundred."""
+_STATUS: Final = "Status"
+_MOST: Final = f"{MESSAGES_PER_SECOND:,.0f} messages and {BYTES_PER_SECOND / 2**20:.0f} MiB a second"
+
+
+class Hearing:
+    """Subjects of one link. ``client``: the connection of now, None while there is none.
+
+    ``too_much`` is called with words for people when more is said than is heard; at least one message was left out.
+    """
+
+    def __init__(self, too_much: Callable[[str], None]) -> None:
+        self._too_much = too_much
+        self._listeners: dict[str, list[Heard]] = {}
+        self._subscriptions: dict[str, Subscription] = {}
+        self._messages = TokenBucket(MESSAGES_PER_SECOND, MESSAGES_AT_ONCE)
+        self._bytes = TokenBucket(BYTES_PER_SECOND, BYTES_AT_ONCE)
+
+    async def add(self, subject: str, heard: Heard, client: StrangerClient | None) -> None:
+        """Hear a subject from now on, also after every outage."""
+        self._listeners.setdefault(subject, []).append(heard)
+        if client is not None and subject not in self._subscriptions:
+            with contextlib.suppress(*TROUBLE):  # it is heard from the next connection on
+                await self._subscribe(client, subject)
+
+    async def drop(self, subject: str, heard: Heard) -> None:
+        """Do not hear a subject any more."""
+        listeners = self._listeners.get(subject, [])
+        if heard in listeners:
+            listeners.remove(heard)
+        if listeners:
+            return
+        self._listeners.pop(subject, None)
+        subscription = self._subscriptions.pop(subject, None)
+        if subscription is not None:
+            with contextlib.suppress(*TROUBLE):
+                await subscription.unsubscribe()
+
+    async def open(self, client: StrangerClient) -> None:
+        """Hear everything by a new connection; raises one of ``TROUBLE``."""
+        for subject in list(self._listeners):
+            await self._subscribe(client, subject)
+
+    def closed(self) -> None:
+        """Note that the connection is gone."""
+        self._subscriptions.clear()
+
+    def has(self, subscription: Subscription) -> bool:
+        """Say whether a subscription is one of these."""
+        return any(one is subscription for one in self._subscriptions.values())
+
+    async def _subscribe(self, client: StrangerClient, subject: str) -> None:
+        async def take(message: Msg) -> None:
+            if not self._may_be_heard(message):
+                self._too_much(f"more is said on {subject} than is heard: {_MOST}")
+                return
+            for heard in tuple(self._listeners.get(subject, ())):
+                heard(message.subject, message.data)
+
+        self._subscriptions[subject] = await client.subscribe(
+            subject, cb=take, pending_bytes_limit=PENDING_BYTES, pending_msgs_limit=PENDING_MESSAGES
+        )
+
+    def _may_be_heard(self, message: Msg) -> bool:
+        now = time.monotonic()
+        return self._messages.take(now) and self._bytes.take(now, len(message.data))
+
+
+class Answers:
+    """What comes to one question that everybody answers: ``most`` answers, and ``ANSWERS_BYTES``, are taken."""
+
+    def __init__(self, most: int) -> None:
+        self.taken: list[bytes] = []
+        self._most = most
+        self._room = ANSWERS_BYTES
+
+    async def take(self, message: Msg) -> None:
+        """Take an answer, or leave it out."""
+        if _STATUS in (message.headers or {}) or len(self.taken) >= self._most:  # a status says that nobody listens
+            return
+        self._room -= len(message.data)
+        if self._room >= 0:
+            self.taken.append(message.data)

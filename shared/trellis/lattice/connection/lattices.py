@@ -1,0 +1,166 @@
+"""All lattices that somebody needs, over as few connections as there are addresses.
+
+In: who needs which lattice. Out: a view of each, and word of whom a change concerns. Called by services. Invariants:
+one connection for each (address, credentials, certificates), one watch for each lattice on it; both end when nobody
+needs them any more; a lattice that is away concerns nobody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from trellis.lattice.connection.address import LatticeAddress, LinkAddress
+from trellis.lattice.connection.link import Link
+from trellis.lattice.domain.view import LatticeView
+from trellis.lattice.follow.watch import LatticeWatch
+from trellis.lattice.timings import LatticeTimings
+
+Key = TypeVar("Key", bound=Hashable)
+Beside = Callable[[LatticeAddress, Link], Coroutine[None, None, None]]
+BesideLink = Callable[[Link], Coroutine[None, None, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Linked:
+    link: Link
+    task: asyncio.Task[None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    watch: LatticeWatch
+    task: asyncio.Task[None]
+
+
+class Lattices(Generic[Key]):
+    """A context manager. ``changed`` is called, in the event loop, with each key whose lattice's view is another.
+
+    ``beside`` runs for each lattice while somebody needs it, ``beside_link`` for each connection. ``name`` is that of
+    the connections in NATS' monitoring. What goes wrong in a way nobody thought of ends the context with that error,
+    as in a task group.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        changed: Callable[[Key], None],
+        beside: Beside | None = None,
+        beside_link: BesideLink | None = None,
+        timings: LatticeTimings = LatticeTimings(),
+    ) -> None:
+        self._timings = timings
+        self._name = name
+        self._changed = changed
+        self._beside = beside
+        self._beside_link = beside_link
+        self._needs: dict[Key, LatticeAddress] = {}
+        self._links: dict[LinkAddress, _Linked] = {}
+        self._watches: dict[LatticeAddress, _Watched] = {}
+        self._lock = asyncio.Lock()
+        self._tasks = asyncio.TaskGroup()
+        self._entered = asyncio.Event()
+
+    @property
+    def connections(self) -> int:
+        """How many connections there are, or are tried."""
+        return len(self._links)
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        self._entered.set()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                await self._close()
+        finally:
+            await self._tasks.__aexit__(kind, error, trace)
+
+    async def run(self) -> None:
+        """Be the context of a task that is cancelled when it is to end."""
+        async with self:
+            await asyncio.Event().wait()
+
+    def view(self, key: Key) -> LatticeView | None:
+        """Return what is known of the lattice this key needs, None if it needs none."""
+        address = self._needs.get(key)
+        return None if address is None else self._watches[address].watch.view()
+
+    async def need(self, key: Key, address: LatticeAddress | None) -> None:
+        """Say which lattice a key needs from now on, None for none; waits until the context is entered."""
+        await self._entered.wait()
+        if self._needs.get(key) == address:
+            return
+        async with self._lock:
+            if address is None:
+                self._needs.pop(key, None)
+            else:
+                self._watch(address)
+                self._needs[key] = address
+            await self._end_unused()
+
+    async def _close(self) -> None:
+        async with self._lock:
+            self._needs.clear()
+            await self._end_unused()
+
+    def _watch(self, address: LatticeAddress) -> None:
+        if address in self._watches:
+            return
+        watch = LatticeWatch(
+            address, self._link(address.link), lambda: self._tell(lambda need: need == address), self._timings
+        )
+        task = self._tasks.create_task(self._follow(watch, address), name=f"lattice {address.lattice}")
+        self._watches[address] = _Watched(watch, task)
+
+    async def _follow(self, watch: LatticeWatch, address: LatticeAddress) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(watch.run())
+            if self._beside is not None:
+                tasks.create_task(self._beside(address, self._link(address.link)))
+
+    def _link(self, address: LinkAddress) -> Link:
+        linked = self._links.get(address)
+        if linked is None:
+            link = Link(address, self._name, lambda: self._on_link(address), self._timings.link)
+            linked = self._links[address] = _Linked(link, self._tasks.create_task(self._keep(link), name="link"))
+        return linked.link
+
+    async def _keep(self, link: Link) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(link.run())
+            if self._beside_link is not None:
+                tasks.create_task(self._beside_link(link))
+
+    def _on_link(self, address: LinkAddress) -> None:
+        for lattice, watched in self._watches.items():
+            if lattice.link == address:
+                watched.watch.link_changed()
+        self._tell(lambda need: need.link == address)
+
+    def _tell(self, concerns: Callable[[LatticeAddress], bool]) -> None:
+        for key, need in list(self._needs.items()):
+            if concerns(need):
+                self._changed(key)
+
+    async def _end_unused(self) -> None:
+        needed = set(self._needs.values())
+        unneeded = [address for address in self._watches if address not in needed]
+        await _end([self._watches.pop(address).task for address in unneeded])
+        linked = {address.link for address in needed}
+        unlinked = [address for address in self._links if address not in linked]
+        await _end([self._links.pop(address).task for address in unlinked])
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)

@@ -1,0 +1,311 @@
+"""One connection to the NATS of lattices: there, away, back.
+
+In: an address with credentials, subjects to hear. Out: messages, answers, and word of every change. Called by
+``trellis.lattice.connection.lattices``, which pools them. Invariants: it is tried for ever, with full jitter, 0.5 to 30
+s apart at most; an outage costs one warning; every connection is a client of its own, so nothing of a dead one is left
+to be deaf; nobody waits for it: what needs it finds it away and goes on; where more is said than is heard it is away,
+too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import nats.errors
+from nats.js import JetStreamContext
+
+from trellis.bus.connection import cancellation
+from trellis.bus.connection.connection import REFUSED, describe
+from trellis.installer_api.redaction import redact_url
+from trellis.lattice.connection.address import LinkAddress
+from trellis.lattice.connection.client import StrangerClient
+from trellis.lattice.connection.flood import Flood
+from trellis.lattice.connection.hearing import PENDING_BYTES, PENDING_MESSAGES, TROUBLE, Answers, Heard, Hearing
+from trellis.lattice.connection.questions import Asked, Counter
+from trellis.lattice.connection.tls import NOT_LET_IN, CertificateError, advised, client_context
+from trellis.lattice.domain.errors import LinkAwayError, NobodyAnswersError, SilenceError, TooLargeError, require_room
+from trellis.lattice.domain.outage import Outage
+from trellis.lattice.timings import LinkTimings
+from trellis.limits.backoff import Backoff
+from trellis.telemetry import get_logger
+
+__all__ = ["INBOX", "Heard", "Link", "LinkAwayError", "NobodyAnswersError", "SilenceError", "TooLargeError"]
+
+INBOX: Final = "_INBOX_trellis"
+_UNANSWERED_PINGS: Final = 2
+_UNUSABLE: Final = "its address cannot be read: see natsAddress"
+
+_log = get_logger(__name__)
+
+
+class Link:
+    """``changed`` is called, in the event loop, whenever the connection is lost or there (again)."""
+
+    def __init__(
+        self, address: LinkAddress, name: str, changed: Callable[[], None], timings: LinkTimings = LinkTimings()
+    ) -> None:
+        self._timings = timings
+        self._attempts = Backoff(first=timings.backoff_first, cap=timings.backoff_most)
+        self._address = address
+        self._name = name
+        self._changed = changed
+        self._client: StrangerClient | None = None
+        self._flood = Flood(timings.flood)
+        self._hearing = Hearing(self._flood.came)
+        self._counters: dict[str, Counter] = {}
+        self._outage = Outage("not connected yet", timings.outage)
+        self._warned = False
+        # The last one: a server may complain for ever.
+        self._complaints: deque[Exception] = deque(maxlen=1)
+        self._tried = False
+        self._arrived = asyncio.Event()
+        self.since: float | None = None
+        """Since when it has been there without a break, in seconds of the monotonic clock; None while it is away."""
+        self.deaf = ""
+        """Why something is not heard although the connection is there: the user may not. Empty if all is."""
+
+    @property
+    def why(self) -> str:
+        """Why it is away or deaf, empty while neither is so."""
+        why = self.deaf if self.since is not None else self._outage.why
+        return f"{why} ({redact_url(self._address.url)})" if why else ""
+
+    @property
+    def tried(self) -> bool:
+        """Whether a connection was made, or failed, at all."""
+        return self._tried
+
+    @property
+    def hearing_since(self) -> float | None:
+        """Since when everything that is to be heard can be, None while it cannot."""
+        return None if self.deaf else self.since
+
+    @property
+    def limit(self) -> int:
+        """How many bytes the server takes as a message; raises LinkAwayError while the link is away."""
+        return self._there().max_payload
+
+    async def there(self) -> None:
+        """Wait until there is a connection."""
+        await self._arrived.wait()
+
+    def jetstream(self) -> JetStreamContext:
+        """Return JetStream by the connection of now.
+
+        Raises:
+            LinkAwayError: the link is away.
+        """
+        return self._there().jetstream()
+
+    async def listen(self, subject: str, heard: Heard) -> None:
+        """Hear a subject from now on, also after every outage."""
+        await self._hearing.add(subject, heard, self._client)
+
+    async def ignore(self, subject: str, heard: Heard) -> None:
+        """Do not hear a subject any more."""
+        await self._hearing.drop(subject, heard)
+
+    async def say(self, subject: str, payload: bytes) -> None:
+        """Publish a message; nobody may hear it.
+
+        Raises:
+            LinkAwayError: the link is away.
+        """
+        try:
+            await self._there().publish(subject, payload)
+        except TROUBLE as error:
+            raise LinkAwayError(f"{subject}: {describe(error)}") from None
+
+    async def ask(
+        self, subject: str, payload: bytes = b"", *, seconds: float, headers: dict[str, str] | None = None
+    ) -> bytes:
+        """Return the first answer.
+
+        Raises:
+            NobodyAnswersError: nobody listens there. SilenceError: no answer came in time.
+            LinkAwayError: the link is away.
+            TooLargeError: the message is larger than the server takes.
+        """
+        client = self._there()
+        require_room(client.max_payload, subject, payload, headers)
+        try:
+            answer = await client.request(subject, payload, timeout=seconds, headers=headers)
+        except nats.errors.NoRespondersError:
+            raise NobodyAnswersError(f"nobody answers on {subject}") from None
+        except TimeoutError as error:
+            raise SilenceError(f"{subject}: {describe(error)}") from None
+        except TROUBLE as error:
+            raise LinkAwayError(f"{subject}: {describe(error)}") from None
+        cancellation.check()  # or who asked would go on to wait for its next round before it ends
+        return answer.data
+
+    async def ask_all(self, subject: str, *, seconds: float, most: int) -> list[bytes]:
+        """Return the answers that come within this time, ``most`` of them at most; none may come.
+
+        Raises:
+            LinkAwayError: the link is away.
+        """
+        client = self._there()
+        answers = Answers(most)
+        inbox = client.new_inbox()
+        try:
+            subscription = await client.subscribe(
+                inbox, cb=answers.take, pending_bytes_limit=PENDING_BYTES, pending_msgs_limit=PENDING_MESSAGES
+            )
+            await client.publish(subject, reply=inbox)
+            await asyncio.sleep(seconds)  # how many there are is not known: the protocol gathers for a time
+            await subscription.unsubscribe()
+        except TROUBLE as error:
+            raise LinkAwayError(f"{subject}: {describe(error)}") from None
+        return answers.taken
+
+    async def serve(self, subject: str, queue: str, asked: Asked) -> None:
+        """Have what is asked on a subject from now on, also after every outage; one member of ``queue`` gets each."""
+        self._counters[subject] = Counter(subject, queue, asked)
+        if (client := self._client) is not None:
+            await self._counters[subject].open(client)
+
+    async def close(self, subject: str, seconds: float) -> None:
+        """Take no more questions on a subject; those that the server sent before are still handed over."""
+        if (counter := self._counters.pop(subject, None)) is not None:
+            await counter.close(seconds)
+
+    async def run(self) -> None:
+        """Keep the connection until cancelled."""
+        failures = 0
+        try:
+            while True:
+                cancellation.check()
+                connected_at = time.monotonic()
+                try:
+                    await self._one_connection(failures)
+                except TROUBLE as error:
+                    self._lost(advised(describe(self._complaints[-1] if self._complaints else error)))
+                except CertificateError as error:
+                    self._lost(str(error))
+                except (ValueError, TypeError):
+                    # What a user wrote is no address. The error's own text may have a password in it.
+                    self._lost(_UNUSABLE)
+                # One that lasted was a good one, whatever ended it.
+                failures = 1 if time.monotonic() - connected_at > self._timings.look else failures + 1
+                await asyncio.sleep(self._flood.pause() or self._attempts.delay(failures))
+        finally:
+            self.since = None
+            self._arrived.clear()
+
+    async def _one_connection(self, attempt: int) -> None:
+        """Connect once, and return when the connection is gone.
+
+        Raises:
+            nats.errors.Error, OSError, TimeoutError: it could not be made.
+        """
+        closed = self._flood.watch()
+        client = StrangerClient(self._address.credentials)
+        try:
+            async with asyncio.timeout(self._timings.connect):
+                await self._connect(client, attempt, closed)
+                await self._hearing.open(client)
+                for counter in list(self._counters.values()):
+                    await counter.open(client)
+                await client.flush(self._timings.connect)
+            self._found()
+            while not (closed.is_set() or client.is_closed):
+                cancellation.check()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._timings.look):
+                        await closed.wait()
+                if client.denied and not client.is_closed:
+                    await client.subscribe_again(self._timings.connect)
+                    self._heard_again(client)
+            complaint = advised(describe(self._complaints[-1])) if self._complaints else "connection lost"
+            self._lost(self._flood.why or complaint)
+        finally:
+            self._client = None
+            self._hearing.closed()
+            await client.say_goodbye(self._timings.goodbye)
+
+    async def _connect(self, client: StrangerClient, attempt: int, closed: asyncio.Event) -> None:
+        connected = False
+        self._complaints.clear()
+        self.deaf = ""
+
+        async def on_error(error: Exception) -> None:
+            self._complaints.append(error)
+            if not connected:
+                raise error  # ends this attempt; the library would go on for ever in its own rhythm
+            if client.denied and not self.deaf:
+                self._is_deaf(client.denied)
+            if isinstance(error, nats.errors.SlowConsumerError) and self._hearing.has(error.sub):
+                self._flood.came(f"more waits on {error.sub.subject} than is kept")
+
+        async def on_closed() -> None:
+            closed.set()
+
+        servers = self._address.servers
+        await client.connect(
+            servers=[servers[attempt % len(servers)]],
+            name=self._name,
+            inbox_prefix=INBOX,
+            allow_reconnect=False,
+            connect_timeout=self._timings.connect,
+            ping_interval=self._timings.ping,  # type: ignore[arg-type] # any number will do
+            max_outstanding_pings=_UNANSWERED_PINGS,
+            tls=client_context(self._address),
+            error_cb=on_error,
+            closed_cb=on_closed,
+        )
+        connected = True
+        self._client = client
+
+    def _there(self) -> StrangerClient:
+        if self._client is None or self.since is None:
+            raise LinkAwayError(self.why)
+        return self._client
+
+    def _is_deaf(self, why: str) -> None:
+        if not self.deaf:
+            _log.warning(
+                "a lattice's NATS does not let this user hear it", url=redact_url(self._address.url), reason=why
+            )
+        self.deaf = why
+        self._changed()
+
+    def _heard_again(self, client: StrangerClient) -> None:
+        """Note which subscriptions are denied now. What was said meanwhile is unknown, as after an outage."""
+        if client.denied == self.deaf:
+            return
+        if client.denied:
+            self._is_deaf(client.denied)
+            return
+        self.deaf, self.since = "", time.monotonic()
+        _log.info("a lattice's NATS lets this user hear it again", url=redact_url(self._address.url))
+        self._changed()
+
+    def _found(self) -> None:
+        self.since, self._tried = time.monotonic(), True
+        self._outage.over()
+        self._arrived.set()
+        if self._warned:
+            self._warned = False
+            _log.info("a lattice's NATS is back", url=redact_url(self._address.url))
+        self._changed()
+
+    def _lost(self, why: str) -> None:
+        # A connection that was lost has a better reason soon: why there is no other. And before a refusal of who we are
+        # there may have been a reset.
+        urgent = why == REFUSED or NOT_LET_IN in why
+        news = self._outage.away(why, time.monotonic(), vague=self.since is not None, urgent=urgent)
+        self.since, self._tried = None, True
+        self._arrived.clear()
+        if not self._warned:
+            self._warned = True
+            _log.warning(
+                "a lattice's NATS is away; it will be tried for ever", url=redact_url(self._address.url), reason=why
+            )
+        if news:
+            self._changed()

@@ -1,0 +1,95 @@
+"""How a link proves to a NATS who it is by TLS, and how it knows that NATS.
+
+In: certificates and a key in PEM, from a Secret. Out: a context, made anew for each connection. Called by ``link``.
+Invariants: a key is in no message and in no file that anybody else can read, nor longer than it is read; nobody is
+asked for the password of a key.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Final
+
+from trellis.lattice.connection.address import LinkAddress
+
+_NAME: Final = "trellis-link"
+_PAIR: Final = "tls.crt and tls.key of the Secret for leafTls"
+_ALERTS: Final = ("CERTIFICATE_REQUIRED", "ALERT_BAD_CERTIFICATE", "ALERT_CERTIFICATE", "ALERT_UNKNOWN_CA")
+"""In the words of OpenSSL: what a server says that demands a certificate, and has none it can verify."""
+NOT_LET_IN: Final = f"the server demands a certificate that it can verify: see {_PAIR}"
+
+
+class CertificateError(Exception):
+    """What the Secret of ``leafTls`` holds is of no use; the text says which key, for people, and nothing of it."""
+
+
+def advised(why: str) -> str:
+    """Return why a connection failed, with what is to be done if the server does not take our certificate."""
+    return f"{why}: {NOT_LET_IN}" if any(alert in why for alert in _ALERTS) else why
+
+
+def client_context(address: LinkAddress) -> ssl.SSLContext | None:
+    """Return what to connect with, None if the address asks for nothing but what the server demands.
+
+    Raises:
+        CertificateError: the certificates or the key cannot be used.
+    """
+    if not (address.authorities or address.certificate):
+        return None
+    context = ssl.create_default_context()
+    try:
+        if address.authorities:
+            context.load_verify_locations(cadata=address.authorities)
+    except (ssl.SSLError, ValueError, TypeError):
+        raise CertificateError("ca.crt of the Secret for leafTls holds no certificates in PEM") from None
+    if address.certificate:
+        _present(context, address.certificate)
+    return context
+
+
+def _present(context: ssl.SSLContext, certificate: str) -> None:
+    """Show the server our certificate.
+
+    Raises:
+        CertificateError: it cannot be used.
+    """
+    try:
+        with _written(certificate.encode()) as path:
+            context.load_cert_chain(path, password=_no_password)
+    except ssl.SSLError as error:
+        why = error.reason or "they hold no certificate and key in PEM, or the key has a password"
+        raise CertificateError(f"{_PAIR} cannot be used: {why}") from None
+    except ValueError:
+        raise CertificateError(f"{_PAIR} cannot be used: the key has a password") from None
+    except OSError as error:
+        raise CertificateError(f"{_PAIR} cannot be read from a temporary file: {error.strerror}") from None
+
+
+def _no_password() -> str:
+    """Keep the library from asking whoever sits at the terminal."""
+    return ""
+
+
+@contextmanager
+def _written(content: bytes) -> Iterator[str]:
+    """Have a file of ours alone for the time of a block, which is what the library reads; yields its path.
+
+    Raises:
+        OSError: there is no room for one.
+    """
+    with _file() as file:
+        file.write(content)
+        file.flush()
+        # One that only lives in memory has no name; through /proc it has, for us and nobody else.
+        yield file.name if isinstance(file.name, str) else f"/proc/self/fd/{file.fileno()}"
+
+
+def _file() -> IO[bytes]:
+    in_memory = getattr(os, "memfd_create", None)  # on Linux
+    if in_memory is not None:
+        return os.fdopen(in_memory(_NAME), "w+b")
+    return tempfile.NamedTemporaryFile(prefix=_NAME)  # mode 0600, removed as it is closed

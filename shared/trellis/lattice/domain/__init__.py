@@ -1,0 +1,1 @@
+"""Hosts, applications and manifests of a lattice, as values. Pure."""

@@ -1,0 +1,47 @@
+"""Digests of the versions that wadm holds, each computed once.
+
+Pure. In: applications as they are stored. Out: version and digest. Called by services that keep applications.
+Invariant: a version with other content has another digest, also under its old name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from trellis.lattice.domain.oam import ManifestError
+from trellis.lattice.domain.projection import project
+from trellis.lattice.domain.store import StoredModel
+
+
+class Digests:
+    """Remembers what it computed of each application's last state."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, tuple[Mapping[str, Any], str]]] = {}
+
+    def of(self, model: StoredModel) -> tuple[tuple[str, str], ...]:
+        """Return version and digest, the oldest first; see ``trellis.lattice.domain.projection``."""
+        former = self._known.get(model.name, {})
+        known: dict[str, tuple[Mapping[str, Any], str]] = {}
+        for version, manifest in model.versions:
+            was = former.get(version)
+            same = was is not None and (was[0] is manifest or was[0] == manifest)
+            known[version] = was if was is not None and same else (manifest, digest_of(manifest))
+        self._known[model.name] = known
+        return tuple((version, digest) for version, (_, digest) in known.items())
+
+    def forget(self, name: str) -> None:
+        """An application is not there any more."""
+        self._known.pop(name, None)
+
+
+def digest_of(manifest: Mapping[str, Any]) -> str:
+    """Return the digest of a manifest's projection; of one that is none, of the whole: it equals no object's."""
+    try:
+        return project(manifest).digest
+    except ManifestError:
+        return hashlib.sha256(b"unreadable:" + orjson.dumps(manifest, option=orjson.OPT_SORT_KEYS)).hexdigest()

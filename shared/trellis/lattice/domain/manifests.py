@@ -1,0 +1,296 @@
+"""What an application listens on, and on which hosts, as its OAM manifest says.
+
+Pure. In: a manifest. Out: application → ports → which hosts, without any type of wasmCloud's. Called by
+``trellis.lattice.domain.applications`` and whoever mirrors applications.
+Rule: a capability listens where its configuration says so, if it is the source of a link for ``wasi:http``'s
+incoming-handler: any link in any order of traits, any image, any scaler, also a built-in of the host; what speaks
+something else is named by an annotation of the application. Invariant: garbage raises ``ManifestError``, nothing else.
+Source: wadm 0.21's manifests (``source_config`` of old, ``source.config`` of now), ids as wadm makes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final
+
+from trellis import names
+from trellis.lattice.domain.addresses import AddressError, Family, ListenAddress, read_address, read_port
+from trellis.lattice.domain.oam import ManifestError, rows, table, word, words
+
+Configurations = Mapping[str, Mapping[str, str]]
+"""By name what is known of a lattice's named configurations."""
+SETTINGS: Final = ("address", "default_address", "port")
+"""What of a configuration says where something listens."""
+Requirement = tuple[tuple[str, str], ...]
+"""Labels that a host has all of; none is met by every host."""
+
+_CAPABILITY: Final = "capability"
+_LINK: Final = "link"
+_SCALERS: Final = ("spreadscaler", "daemonscaler")
+_HTTP: Final = ("wasi", "http", "incoming-handler")
+_VERSION: Final = "version"
+_NOT_IN_IDS = re.compile(r"[^a-z0-9]")
+
+
+_NONE_KNOWN: Final[Configurations] = MappingProxyType({})
+
+
+class Protocol(StrEnum):
+    """What is spoken on a port."""
+
+    HTTP = "http"
+    TCP = "tcp"
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A port of an application. ``requirements``: a host that meets one of them may run it; ``providers``: their ids.
+
+    ``component``: the name of the (first) component that listens there.
+    """
+
+    component: str
+    port: int
+    protocol: Protocol
+    family: Family
+    requirements: tuple[Requirement, ...]
+    providers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """Why something that listens cannot be reached: a reason in CamelCase, and a sentence for people."""
+
+    component: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """What a manifest says of an application. ``configurations``: named ones that it leaves an address to, sorted."""
+
+    name: str
+    version: str = ""
+    annotations: tuple[tuple[str, str], ...] = ()
+    listeners: tuple[Listener, ...] = ()
+    unreachable: tuple[Unreachable, ...] = ()
+    configurations: tuple[str, ...] = ()
+
+    def annotation(self, name: str) -> str:
+        """Return an annotation, "" if there is none."""
+        return dict(self.annotations).get(name, "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Capability:
+    """A capability with its place in the manifest, for messages."""
+
+    name: str
+    place: str
+    properties: Mapping[str, Any]
+    traits: tuple[tuple[str, Mapping[str, Any], str], ...]
+
+
+def read_application(manifest: object, configurations: Configurations = _NONE_KNOWN) -> Application:
+    """Return what an application listens on; ``configurations``: what is known of those that it only names.
+
+    Raises:
+        ManifestError: it is no manifest; the text names the field.
+    """
+    if not isinstance(manifest, dict):
+        raise ManifestError("the manifest is no map")
+    metadata = table(manifest, "metadata", "manifest")
+    name = word(metadata, "name", "metadata", required=True)
+    annotations = words(metadata, "annotations", "metadata")
+    found = list(_capabilities(table(manifest, "spec", "manifest")))
+    named, wrong = _named(annotations)
+    all_of_them = [one for each in found for one in _listeners_of(name, each, named.pop(each.name, ()), configurations)]
+    listeners = [one for one in all_of_them if isinstance(one, Listener)]
+    unreachable = [*(one for one in all_of_them if isinstance(one, Unreachable)), *wrong]
+    for component in named:
+        why = f"annotation {names.ANNOTATION_SERVICE_PORTS} names {component!r}, which is no capability of {name}"
+        unreachable.append(Unreachable(component, "UnknownComponent", why))
+    return Application(
+        name,
+        annotations.get(_VERSION, ""),
+        tuple(sorted(annotations.items())),
+        merged(listeners),
+        tuple(unreachable),
+        tuple(sorted({one for each in found for one in _named_configurations(each)})),
+    )
+
+
+def merged(listeners: list[Listener]) -> tuple[Listener, ...]:
+    """Return one listener for each port, in the order of their first: a Service has a port once."""
+    found: dict[int, Listener] = {}
+    for one in listeners:
+        first = found.get(one.port)
+        found[one.port] = one if first is None else _joined(first, one)
+    return tuple(found.values())
+
+
+def _joined(one: Listener, other: Listener) -> Listener:
+    return replace(
+        one,
+        family=one.family if one.family is other.family else Family.ANY,
+        protocol=one.protocol if one.protocol is other.protocol else Protocol.TCP,
+        requirements=_alternatives({*one.requirements, *other.requirements}),
+        providers=tuple(sorted({*one.providers, *other.providers})),
+    )
+
+
+def provider_id(application: str, component: str) -> str:
+    """Return the id that wadm gives a component which names none: ``hello_world-httpserver``."""
+    return "-".join(_NOT_IN_IDS.sub("_", part.lower()) for part in (application, component))
+
+
+def _capabilities(spec: Mapping[str, Any]) -> Iterator[_Capability]:
+    for index, component in enumerate(rows(spec, "components", "spec")):
+        place = f"spec.components[{index}]"
+        if word(component, "type", place) != _CAPABILITY:
+            continue
+        traits = tuple(
+            (word(trait, "type", inner), table(trait, "properties", inner), f"{inner}.properties")
+            for number, trait in enumerate(rows(component, "traits", place))
+            for inner in (f"{place}.traits[{number}]",)
+        )
+        name = word(component, "name", place, required=True)
+        yield _Capability(name, place, table(component, "properties", place), traits)
+
+
+def _listeners_of(
+    application: str,
+    capability: _Capability,
+    ports: tuple[tuple[Protocol, str], ...],
+    configurations: Configurations,
+) -> Iterator[Listener | Unreachable]:
+    base = Listener(
+        capability.name,
+        0,
+        Protocol.HTTP,
+        Family.ANY,
+        _requirements(capability),
+        (_id_of(application, capability),),
+    )
+    for rows_ in _configs(capability):
+        settings = {key: value for row in rows_ for key, value in _settings(*row, configurations)}
+        address = settings.get("address") or settings.get("default_address") or ""
+        if not address and not settings.get("port"):
+            named = " ".join(word(config, "name", place) for config, place in rows_) or "(it has none)"
+            why = f"{capability.name}: its configuration {named} gives no address, so it is not known where it listens"
+            yield Unreachable(capability.name, "NoAddress", why)
+            continue
+        yield _listener(base, address, settings.get("port", ""))
+    for protocol, port in ports:
+        yield _listener(replace(base, protocol=protocol), "", port)
+
+
+def _listener(base: Listener, address: str, port: str) -> Listener | Unreachable:
+    try:
+        found: ListenAddress = read_address(address, port)
+    except AddressError as error:
+        return Unreachable(base.component, "InvalidAddress", f"{base.component}: {error}")
+    if found.loopback:
+        why = (
+            f"{base.component} listens on {address}, which only its own host reaches: "
+            f"let it listen on 0.0.0.0:{found.port}"
+        )
+        return Unreachable(base.component, "LoopbackAddress", why)
+    return replace(base, port=found.port, family=found.family)
+
+
+def _is_http(link: Mapping[str, Any], place: str) -> bool:
+    namespace, package, interface = _HTTP
+    interfaces = link.get("interfaces") or []
+    if not isinstance(interfaces, list):
+        raise ManifestError(f"`{place}.interfaces` is no list")
+    named = [one.partition("@")[0] for one in interfaces if isinstance(one, str)]
+    whose = (link.get("namespace"), str(link.get("package")).partition("@")[0])
+    return whose == (namespace, package) and interface in named
+
+
+def _configs(capability: _Capability) -> Iterator[list[tuple[Mapping[str, Any], str]]]:
+    """Yield, for each link that lets the capability listen, the configurations that count, with their places."""
+    own = f"{capability.place}.properties"
+    for kind, link, place in capability.traits:
+        if kind == _LINK and _is_http(link, place):
+            source = table(link, "source", place)
+            of_link = (source, "config", f"{place}.source") if source else (link, "source_config", place)
+            yield [
+                (config, f"{inner}.{key}[{index}]")
+                for holder, key, inner in ((capability.properties, "config", own), of_link)
+                for index, config in enumerate(rows(holder, key, inner))
+            ]
+
+
+def _settings(config: Mapping[str, Any], place: str, configurations: Configurations) -> Iterator[tuple[str, str]]:
+    """Yield what a configuration says itself, or what is known of the one that it only names; keys in small letters."""
+    if config.get("properties") is None:
+        yield from configurations.get(word(config, "name", place), {}).items()
+    else:
+        yield from ((key.lower(), value) for key, value in words(config, "properties", place).items())
+
+
+def _named_configurations(capability: _Capability) -> Iterator[str]:
+    """Yield the names of configurations that are named alone: what is in them stands elsewhere."""
+    for configs in _configs(capability):
+        for config, place in configs:
+            if config.get("properties") is None and (name := word(config, "name", place)):
+                yield name
+
+
+def _requirements(capability: _Capability) -> tuple[Requirement, ...]:
+    found: set[Requirement] = set()
+    if capability.properties.get("application"):
+        return ((),)  # wadm heeds no scaler here of what is shared: the application that it is of says where it runs
+    for kind, properties, place in capability.traits:
+        if kind not in _SCALERS:
+            continue
+        spreads = rows(properties, "spread", place)
+        for index, spread in enumerate(spreads):
+            found.add(tuple(sorted(words(spread, "requirements", f"{place}.spread[{index}]").items())))
+        if not spreads:
+            found.add(())
+    return _alternatives(found)
+
+
+def _alternatives(found: set[Requirement]) -> tuple[Requirement, ...]:
+    """Return requirements in order; none, or one that everybody meets, is all there is to say."""
+    return ((),) if not found or () in found else tuple(sorted(found))
+
+
+def _id_of(application: str, capability: _Capability) -> str:
+    """Return the id of the provider; one that is shared has that of the application it is of."""
+    place = f"{capability.place}.properties"
+    shared = table(capability.properties, "application", place)
+    if shared:
+        inner = f"{place}.application"
+        return provider_id(
+            word(shared, "name", inner, required=True), word(shared, "component", inner) or capability.name
+        )
+    return word(capability.properties, "id", place) or provider_id(application, capability.name)
+
+
+def _named(annotations: Mapping[str, str]) -> tuple[dict[str, tuple[tuple[Protocol, str], ...]], list[Unreachable]]:
+    """Return by component the ports that the annotation gives it, ``db=5432,web=8080/http``, and what it has wrong."""
+    found: dict[str, tuple[tuple[Protocol, str], ...]] = {}
+    wrong: list[Unreachable] = []
+    for part in filter(None, map(str.strip, annotations.get(names.ANNOTATION_SERVICE_PORTS, "").split(","))):
+        component, _, rest = map(str.strip, part.partition("="))
+        port, _, protocol = map(str.strip, rest.partition("/"))
+        why = "" if protocol in {"", *Protocol} else f"{protocol!r} is neither tcp nor http"
+        try:
+            read_port(port, part)
+        except AddressError as error:
+            why = str(error)
+        if why:
+            why = f"annotation {names.ANNOTATION_SERVICE_PORTS}: {why}; write component=port, as db=5432,web=8080/http"
+            wrong.append(Unreachable(component, "InvalidAnnotation", why))
+        else:
+            found[component] = (*found.get(component, ()), (Protocol(protocol or Protocol.TCP), port))
+    return found, wrong

@@ -1,0 +1,76 @@
+"""Reads the parts of an OAM manifest: each is of its type, or the error names its place.
+
+Pure. In: decoded JSON. Out: maps, lists, strings. Called by ``trellis.lattice.domain.manifests``.
+Source: core.oam.dev/v1beta1 Application as wadm 0.21 takes and gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trellis.lattice.domain.reading import LatticeDataError
+
+
+class ManifestError(LatticeDataError):
+    """A manifest that is none; the text names the field."""
+
+
+def table(holder: Mapping[str, Any], key: str, place: str) -> Mapping[str, Any]:
+    """Return a map; one that is missing or null is empty.
+
+    Raises:
+        ManifestError: it is something else.
+    """
+    value = holder.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ManifestError(f"`{place}.{key}` is no map")
+    return value
+
+
+def rows(holder: Mapping[str, Any], key: str, place: str) -> list[Mapping[str, Any]]:
+    """Return a list of maps; one that is missing or null is empty.
+
+    Raises:
+        ManifestError: it is something else.
+    """
+    value = holder.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise ManifestError(f"`{place}.{key}` is no list")
+    for index, item in enumerate(value):
+        if not isinstance(item, dict):
+            raise ManifestError(f"`{place}.{key}[{index}]` is no map")
+    return value
+
+
+def word(holder: Mapping[str, Any], key: str, place: str, *, required: bool = False) -> str:
+    """Return a string; one that is missing or null is empty.
+
+    Raises:
+        ManifestError: it is something else, or it is required and empty.
+    """
+    value = holder.get(key)
+    if value is None:
+        value = ""
+    if not isinstance(value, str):
+        raise ManifestError(f"`{place}.{key}` is no string")
+    if required and not value:
+        raise ManifestError(f"`{place}.{key}` is missing")
+    return value
+
+
+def words(holder: Mapping[str, Any], key: str, place: str) -> dict[str, str]:
+    """Return a map of strings; numbers and booleans count as what they are written as.
+
+    Raises:
+        ManifestError: it is no map, or has something else in it.
+    """
+    found = table(holder, key, place)
+    for name, value in found.items():
+        if not isinstance(value, str | int | float):
+            raise ManifestError(f"`{place}.{key}.{name}` is no string")
+    return {str(name): value if isinstance(value, str) else str(value).lower() for name, value in found.items()}

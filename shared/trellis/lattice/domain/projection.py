@@ -1,0 +1,248 @@
+"""What of an Application reaches wadm: the manifest in wadm's own form, its digest, and what was left out.
+
+Pure. In: a manifest of either side. Out: the same for two manifests that mean the same to wadm, whatever form they are
+written in. Called by services that keep applications. Invariants: a projection is its own projection; what wadm took
+and gives back has the digest of what was sent; nothing is left out that ``ignored`` does not name, but for marks of
+tools that deploy and for what says the same in another form.
+Source: wadm 0.21's manifests: old names (``actor``, ``replicas``, ``source_config``, a target that is a name alone) are
+read and the new ones written, what is empty is left out, unknown fields are passed over or refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from trellis import names
+from trellis.lattice.domain.oam import ManifestError, rows, table, word
+
+Manifest = Mapping[str, Any]
+
+VERSION: Final = "version"
+"""Annotation that names the version of a manifest; it is no part of what the version holds."""
+_TOOLS: Final = re.compile(
+    r"(kubectl\.kubernetes\.io|(.*\.)?helm\.sh|(.*\.)?argoproj\.io|(.*\.)?fluxcd\.io|trellis\.dev)/"
+)
+_ASKED: Final = (names.ANNOTATION_SERVICE, names.SERVICE_LABEL_PREFIX, names.SERVICE_ANNOTATION_PREFIX)
+"""Annotations of ours that an application's author writes: who mirrors the application reads them from wadm."""
+_HELM_LABEL: Final = ("app.kubernetes.io/managed-by", "Helm")
+_PART: Final = r"[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_LABEL: Final = re.compile(rf"({_PART}(\.{_PART})*/)?[A-Za-z0-9]([A-Za-z0-9._-]{{0,61}}[A-Za-z0-9])?")
+"""Keys that wadm takes; Kubernetes also takes some whose prefix has a part that begins with a digit."""
+_ACTED_ON: Final = ("spreadscaler", "daemonscaler", "link")
+"""Traits that wadm acts on, and refuses in another form; of any other type it keeps what it is given."""
+_COMPONENT: Final = {"component": "component", "actor": "component", "capability": "capability"}
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """A manifest for wadm, without a version. ``ignored``: paths of what was left out because wadm does not take it.
+
+    ``version``: what its annotation asks for, "" if there is none.
+    """
+
+    manifest: Manifest
+    version: str
+    ignored: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256, as hex digits, over all but the name; the order of components and of fields does not count."""
+        spec = self.manifest["spec"]
+        ordered = spec | {"components": sorted(spec["components"], key=lambda one: str(one["name"]))}
+        metadata = {key: value for key, value in self.manifest["metadata"].items() if key != "name"}
+        canonical = json.dumps([metadata, ordered], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
+
+    def under(self, version: str) -> Manifest:
+        """Return the manifest that stores this as a version."""
+        metadata = self.manifest["metadata"]
+        annotations = {**metadata["annotations"], VERSION: version}
+        return {**self.manifest, "metadata": {**metadata, "annotations": annotations}}
+
+
+def project(manifest: object, name: str = "") -> Projection:
+    """Return what of a manifest reaches wadm, or of wadm's what it holds; ``name`` in place of the manifest's own.
+
+    Raises:
+        ManifestError: it is no manifest; the text names the field.
+    """
+    if not isinstance(manifest, dict):
+        raise ManifestError("the manifest is no map")
+    ignored: list[str] = []
+    metadata = table(manifest, "metadata", "manifest")
+    annotations = _marks(table(metadata, "annotations", "metadata"), "metadata.annotations", ignored)
+    labels = _marks(table(metadata, "labels", "metadata"), "metadata.labels", ignored)
+    version = annotations.pop(VERSION, "")
+    spec = _Reader(ignored).spec(table(manifest, "spec", "manifest"))
+    return Projection(
+        {
+            "apiVersion": "core.oam.dev/v1beta1",
+            "kind": "Application",
+            "metadata": {"name": name or word(metadata, "name", "metadata", required=True), "annotations": annotations}
+            | ({"labels": labels} if labels else {}),
+            "spec": spec,
+        },
+        version,
+        tuple(ignored),
+    )
+
+
+def _marks(found: Mapping[str, Any], place: str, ignored: list[str]) -> dict[str, str]:
+    """Return annotations or labels without those of tools, and without what wadm does not take."""
+    kept: dict[str, str] = {}
+    for key, value in found.items():
+        if not isinstance(value, str):
+            raise ManifestError(f"`{place}.{key}` is no string")
+        if (_TOOLS.match(key) and not key.startswith(_ASKED)) or (key, value) == _HELM_LABEL:
+            continue
+        if _LABEL.fullmatch(key):
+            kept[key] = value
+        else:
+            ignored.append(f"{place}.{key}")
+    return kept
+
+
+class _Reader:
+    """Reads the parts of a spec; what wadm does not know is noted by its path."""
+
+    def __init__(self, ignored: list[str]) -> None:
+        self._ignored = ignored
+
+    def spec(self, spec: Manifest) -> dict[str, Any]:
+        """Return a spec."""
+        self._known(spec, "spec", "components", "policies")
+        components = [
+            self._component(one, f"spec.components[{at}]") for at, one in enumerate(rows(spec, "components", "spec"))
+        ]
+        policies = [self._policy(one, f"spec.policies[{at}]") for at, one in enumerate(rows(spec, "policies", "spec"))]
+        return {"components": components} | _filled(policies=policies)
+
+    def _component(self, one: Manifest, place: str) -> dict[str, Any]:
+        self._known(one, place, "name", "type", "properties", "traits")
+        kind = word(one, "type", place, required=True)
+        if kind not in _COMPONENT:
+            raise ManifestError(f"`{place}.type` is {kind!r}, which is neither component nor capability")
+        inner = f"{place}.properties"
+        properties = table(one, "properties", place)
+        self._known(properties, inner, "image", "application", "id", "config", "secrets")
+        shared = table(properties, "application", inner)
+        self._known(shared, f"{inner}.application", "name", "component")
+        traits = [self._trait(trait, f"{place}.traits[{at}]") for at, trait in enumerate(rows(one, "traits", place))]
+        held = _given(properties, inner, "image", "id") | _filled(
+            application={key: shared[key] for key in ("name", "component") if key in shared},
+            config=self._configs(properties, "config", inner),
+            secrets=self._secrets(properties, inner),
+        )
+        return {"name": word(one, "name", place), "type": _COMPONENT[kind], "properties": held} | _filled(traits=traits)
+
+    def _policy(self, one: Manifest, place: str) -> dict[str, Any]:
+        self._known(one, place, "name", "type", "properties")
+        kept = {"name": word(one, "name", place), "type": word(one, "type", place)}
+        return kept | {"properties": dict(table(one, "properties", place))}
+
+    def _trait(self, trait: Manifest, place: str) -> dict[str, Any]:
+        self._known(trait, place, "type", "properties")
+        inner, kind = f"{place}.properties", word(trait, "type", place)
+        if kind in _ACTED_ON:
+            properties: object = self.properties(table(trait, "properties", place), inner)
+        else:
+            properties = self._in_any_form(trait.get("properties"), inner)
+        return {"type": kind, "properties": properties}
+
+    def properties(self, held: Manifest, place: str) -> dict[str, Any]:
+        """Return the properties of a trait: wadm tells links and scalers apart by what they have, not by its type."""
+        if _is_link(held):
+            return self._link(held, place)
+        if "instances" in held or "replicas" in held:
+            return self._scaler(held, place)
+        return dict(held)
+
+    def _in_any_form(self, held: object, place: str) -> object:
+        """Return the properties of a trait that wadm does not act on: a scaler with more fields is kept as it is."""
+        if not isinstance(held, dict):
+            return held
+        ignored: list[str] = []
+        try:
+            read = _Reader(ignored).properties(held, place)
+        except ManifestError:
+            return held
+        if ignored and not _is_link(held):
+            return held
+        self._ignored += ignored
+        return read
+
+    def _link(self, link: Manifest, place: str) -> dict[str, Any]:
+        # The former places count only where the present ones are not used.
+        former = ["source_config"] if link.get("source") is None else []
+        former += ["target_config"] if isinstance(link.get("target"), str) else []
+        self._known(link, place, "namespace", "package", "interfaces", "name", "source", "target", *former)
+        source = self._end(table(link, "source", place), f"{place}.source")
+        if link.get("source") is None:
+            source = _filled(config=self._configs(link, "source_config", place))
+        if isinstance(link.get("target"), str):
+            target = {"name": link["target"]} | _filled(config=self._configs(link, "target_config", place))
+        else:
+            given = table(link, "target", place)
+            target = {"name": word(given, "name", f"{place}.target")} | self._end(given, f"{place}.target", "name")
+        plain = {key: link[key] for key in ("namespace", "package", "interfaces")}
+        return plain | {"target": target} | _given(link, place, "name") | _filled(source=source)
+
+    def _end(self, end: Manifest, place: str, *besides: str) -> dict[str, Any]:
+        self._known(end, place, "config", "secrets", *besides)
+        return _filled(config=self._configs(end, "config", place), secrets=self._secrets(end, place))
+
+    def _scaler(self, scaler: Manifest, place: str) -> dict[str, Any]:
+        count = "instances" if "instances" in scaler else "replicas"
+        self._known(scaler, place, count, "spread")
+        spreads = []
+        for at, spread in enumerate(rows(scaler, "spread", place)):
+            inner = f"{place}.spread[{at}]"
+            self._known(spread, inner, "name", "requirements", "weight")
+            # wadm leaves requirements out where they are empty, and takes no spread without them.
+            kept = {"name": word(spread, "name", inner), "requirements": dict(table(spread, "requirements", inner))}
+            spreads.append(kept | ({} if spread.get("weight") is None else {"weight": spread["weight"]}))
+        return {"instances": scaler[count]} | _filled(spread=spreads)
+
+    def _configs(self, holder: Manifest, key: str, place: str) -> list[dict[str, Any]]:
+        found = []
+        for at, one in enumerate(rows(holder, key, place)):
+            inner = f"{place}.{key}[{at}]"
+            self._known(one, inner, "name", "properties")
+            # Empty properties are a configuration that is empty; none at all are one that the lattice has.
+            held = {} if one.get("properties") is None else {"properties": dict(table(one, "properties", inner))}
+            found.append({"name": word(one, "name", inner)} | held)
+        return found
+
+    def _secrets(self, holder: Manifest, place: str) -> list[dict[str, Any]]:
+        found = []
+        for at, one in enumerate(rows(holder, "secrets", place)):
+            inner = f"{place}.secrets[{at}]"
+            self._known(one, inner, "name", "properties")
+            source = table(one, "properties", inner)
+            self._known(source, f"{inner}.properties", "policy", "key", "field", "version")
+            kept = {key: word(source, key, f"{inner}.properties") for key in ("policy", "key")}
+            kept |= {key: source[key] for key in ("field", "version") if source.get(key) is not None}
+            found.append({"name": word(one, "name", inner), "properties": kept})
+        return found
+
+    def _known(self, holder: Manifest, place: str, *known: str) -> None:
+        self._ignored += [f"{place}.{key}" for key in holder if key not in known]
+
+
+def _filled(**fields: object) -> dict[str, Any]:
+    """Return the fields that hold something."""
+    return {key: value for key, value in fields.items() if value}
+
+
+def _given(holder: Manifest, place: str, *keys: str) -> dict[str, Any]:
+    """Return the strings that are there: to wadm one that is empty is another than none."""
+    return {key: word(holder, key, place) for key in keys if holder.get(key) is not None}
+
+
+def _is_link(properties: Manifest) -> bool:
+    return all(key in properties for key in ("namespace", "package", "interfaces"))

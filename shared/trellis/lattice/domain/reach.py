@@ -1,0 +1,60 @@
+"""What a Service remembers of its application: what listens, and on which hosts.
+
+Pure. In: listeners. Out: text of an annotation, and back. Written by ``service_reflector``, read by
+whatever explains a Service.
+Rule: while nothing is known of a lattice its Services stay, and lead to the hosts that there are now.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from trellis.lattice.domain.addresses import Family, read_port
+from trellis.lattice.domain.hosts import Sighting
+from trellis.lattice.domain.manifests import Listener, Protocol
+from trellis.lattice.domain.service_views import PodView
+
+
+def write_reach(listeners: tuple[Listener, ...]) -> str:
+    """Return the text for listeners."""
+    return orjson.dumps([_plain(one) for one in listeners]).decode()
+
+
+def read_reach(text: str) -> tuple[Listener, ...]:
+    """Return the listeners of a text, none if it is no such text: somebody may have edited it."""
+    try:
+        return tuple(_listener(one) for one in orjson.loads(text or "[]"))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return ()
+
+
+def meets(listener: Listener, pod: PodView, seen: Sighting | None) -> bool:
+    """Say whether a host has the labels that a port's scaler asks for; ``seen``: what the host itself said."""
+    labels = dict(pod.labels) | (dict(seen.host.labels) if seen is not None else {})
+    return any(all(labels.get(key) == value for key, value in each) for each in listener.requirements)
+
+
+def _plain(one: Listener) -> dict[str, Any]:
+    return {
+        "component": one.component,
+        "port": one.port,
+        "protocol": one.protocol.value,
+        "family": one.family.value,
+        "hosts": [dict(labels) for labels in one.requirements],
+        "providers": list(one.providers),
+    }
+
+
+def _listener(found: dict[str, Any]) -> Listener:
+    return Listener(
+        component=str(found["component"]),
+        port=read_port(str(found["port"]), "the annotation"),
+        protocol=Protocol(found["protocol"]),
+        family=Family(found["family"]),
+        requirements=tuple(
+            tuple(sorted((str(key), str(value)) for key, value in labels.items())) for labels in found["hosts"]
+        ),
+        providers=tuple(map(str, found["providers"])),
+    )

@@ -1,0 +1,51 @@
+"""Which hosts run a provider: by their own descriptions, and by events that are newer than these.
+
+Pure. In: events, sightings of hosts. Out: yes, no, or not known. Called by whoever leads traffic to providers.
+Invariant: the newest word about a host and a provider counts: by the host's own time where it says one, as messages
+may come in any order, else by when it came.
+Source: ``provider_started`` and ``provider_stopped`` of wasmCloud 1.x; heartbeats list a host's providers each 30 s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from trellis.lattice.domain.hosts import Sighting, is_late
+from trellis.lattice.timings import LatticeTimings
+
+_REMEMBERED: Final = 20_000
+
+
+class Running:
+    """What events said of providers on hosts. ``silence``: seconds without a heartbeat after which a host is silent."""
+
+    def __init__(self, silence: float = LatticeTimings().silence) -> None:
+        self._silence = silence
+        self._said: dict[tuple[str, str], tuple[float, bool, str]] = {}
+
+    def said(self, provider: str, host: str, runs: bool, at: float, said: str = "") -> bool:
+        """Take an event of monotonic seconds, and of a time as of ``said_at``; return whether it says anything new."""
+        former = self._said.get((provider, host))
+        if former is not None and is_late(said, former[2], at - former[0], self._silence):
+            return False
+        self._said.pop((provider, host), None)
+        self._said[provider, host] = (at, runs, said)
+        if len(self._said) > _REMEMBERED:
+            del self._said[next(iter(self._said))]
+        return former is None or former[1:] != (runs, said)
+
+    def runs(self, providers: Collection[str], host: Sighting) -> bool:
+        """Say whether a host runs one of these providers, as far as anybody knows."""
+        listed = {unit.id for unit in host.host.providers}
+        for provider in providers:
+            at, says, said = self._said.get((provider, host.host.id), (float("-inf"), False, ""))
+            if says if self._is_newer(at, said, host) else provider in listed:
+                return True
+        return False
+
+    def _is_newer(self, at: float, said: str, host: Sighting) -> bool:
+        """Say whether an event is newer than a host's description of itself; a host's clock may have been set back."""
+        if said and host.said and abs(at - host.told) <= self._silence:
+            return said >= host.said
+        return at > host.told

@@ -1,0 +1,214 @@
+"""Pods, Services and EndpointSlices, as small views.
+
+Pure: raw objects in, views out. Called by watches of ``service_reflector``, and by whatever shows Services.
+Invariant: no view has a credential in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from trellis import names
+from trellis.provisioning.other_controllers import NAMES, Peer
+
+Manifest = Mapping[str, Any]
+
+POD_SELECTOR: Final = f"{names.LABEL_MANAGED_BY}={names.WADM_OPERATOR}"
+"""Pods of groups, as wasmcloud-operator labels them."""
+SLICE_SELECTOR: Final = f"{names.LABEL_SLICE_MANAGED_BY}={names.SLICE_MANAGED_BY}"
+_ENDED: Final = frozenset({"Failed", "Succeeded"})
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """The pod of a host. ``labels``: of the host, as far as the pod tells. ``serving``: ready, even while it ends."""
+
+    namespace: str
+    name: str
+    uid: str
+    group: str
+    node: str
+    addresses: tuple[str, ...]
+    serving: bool
+    terminating: bool
+    labels: tuple[tuple[str, str], ...]
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def group_key(self) -> str:
+        """``namespace/name`` of its group."""
+        return f"{self.namespace}/{self.group}"
+
+
+def view_pod(pod: Manifest) -> PodView:
+    """Project a pod; one that has ended has no address any more: it may be another's by now."""
+    metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    labels: Mapping[str, str] = metadata.get("labels") or {}
+    ready = {one["type"]: one["status"] for one in status.get("conditions") or ()}.get("Ready") == "True"
+    hosts = {
+        name.removeprefix(names.HOST_LABEL_PREFIX): value
+        for name, value in labels.items()
+        if name.startswith(names.HOST_LABEL_PREFIX)
+    }
+    ended = status.get("phase") in _ENDED
+    return PodView(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        group=labels.get(names.LABEL_INSTANCE, ""),
+        node=str(spec.get("nodeName") or ""),
+        addresses=() if ended else tuple(str(one["ip"]) for one in status.get("podIPs") or () if one.get("ip")),
+        serving=ready,
+        terminating=bool(metadata.get("deletionTimestamp")),
+        labels=tuple(sorted({"kubernetes": "true", **hosts}.items())),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceView:
+    """A Service. ``application`` and ``lattice``: whose mirror it is, "" if it is none of ours.
+
+    ``original``: ``namespace/name`` of the Service that it is a user's copy of, "" if it is none.
+    ``peers``: wasmcloud-operator made it, or it has that operator's finalizer, as ours and their copies have.
+    ``manifest``: labels, annotations, finalizers and spec of what is ours or its, empty for any other.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    application: str = ""
+    lattice: str = ""
+    peers: bool = False
+    deleting: bool = False
+    manifest: Manifest | None = None
+    original: str = ""
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def finalizers(self) -> tuple[str, ...]:
+        """Its finalizers."""
+        return tuple((self.manifest or {}).get("finalizers") or ())
+
+
+def view_service(service: Manifest) -> ServiceView:
+    """Project a Service.
+
+    Marks count only on the Service that they were written on: users copy manifests, also into other namespaces, and
+    edit annotations.
+    """
+    metadata = service["metadata"]
+    annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
+    application = annotations.get(names.ANNOTATION_APPLICATION, "")
+    key = f"{metadata['namespace']}/{metadata['name']}"
+    reflected_as = annotations.get(names.ANNOTATION_REFLECTED_AS, key)
+    original = reflected_as if application and reflected_as != key else ""
+    if original or (application and not names.may_be_service_of(metadata["name"], application)):
+        application = ""
+    finalizers = metadata.get("finalizers") or ()
+    peers = names.WASMCLOUD_OPERATOR_SERVICE in finalizers or (
+        labels.get(names.LABEL_MANAGED_BY) in NAMES[Peer.WASMCLOUD_OPERATOR] and not metadata.get("ownerReferences")
+    )
+    kept = {
+        "labels": dict(labels),
+        "annotations": dict(annotations),
+        "finalizers": list(finalizers),
+        "spec": service.get("spec") or {},
+    }
+    return ServiceView(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        application=application,
+        lattice=annotations.get(names.ANNOTATION_LATTICE, "") if application else "",
+        peers=not application and peers,
+        deleting=bool(metadata.get("deletionTimestamp")),
+        manifest=kept if application or peers else None,
+        original=original,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RouteView:
+    """An HTTPRoute of ours. ``owner``: uid of its Service; ``applied``: digest of what we wrote as its ``spec``."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    owner: str
+    applied: str
+    spec: Manifest = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, which is that of its Service, too."""
+        return f"{self.namespace}/{self.name}"
+
+
+def view_route(item: Manifest) -> RouteView:
+    """Project an HTTPRoute."""
+    metadata = item["metadata"]
+    return RouteView(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        owner=_owner(metadata),
+        applied=str((metadata.get("labels") or {}).get(names.LABEL_APPLIED) or ""),
+        spec=item.get("spec") or {},
+    )
+
+
+def _owner(metadata: Manifest) -> str:
+    """Return the uid of the Service that an object belongs to, "" if there is none."""
+    return next((str(one["uid"]) for one in metadata.get("ownerReferences") or () if one.get("kind") == "Service"), "")
+
+
+@dataclass(frozen=True, slots=True)
+class SliceView:
+    """An EndpointSlice of ours. ``endpoints`` and ``ports`` as they stand in it; ``kept``: see ``keeping``."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    service: str
+    owner: str
+    family: str
+    endpoints: tuple[Manifest, ...]
+    ports: tuple[Manifest, ...]
+    kept: str = ""
+
+    @property
+    def service_key(self) -> str:
+        """``namespace/name`` of its Service."""
+        return f"{self.namespace}/{self.service}"
+
+
+def view_slice(item: Manifest) -> SliceView:
+    """Project an EndpointSlice."""
+    metadata = item["metadata"]
+    return SliceView(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        service=str((metadata.get("labels") or {}).get(names.LABEL_SERVICE_NAME) or ""),
+        owner=_owner(metadata),
+        family=str(item.get("addressType") or ""),
+        endpoints=tuple(item.get("endpoints") or ()),
+        ports=tuple(item.get("ports") or ()),
+        kept=str((metadata.get("annotations") or {}).get(names.ANNOTATION_KEPT) or ""),
+    )

@@ -1,0 +1,80 @@
+"""What one lattice's storage of applications holds, as it is known here: the shape others write against.
+
+Pure. Made by ``bucket`` and ``listing``. Out: a model by name, why a name is not there, and since when all of that may
+be old. Called by services that keep applications. Invariants: nothing is forgotten because a link broke; only
+``Proof.GONE`` says that somebody deleted something (ADR 0041, rule 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from trellis.lattice.domain.replies import Status
+
+
+class Proof(StrEnum):
+    """Why a name has no model.
+
+    ``GONE``: it was deleted, and the storage proves it. ``LOST``: the storage is another than it was, or lost its list
+    of names. ``UNKNOWN``: it was never there, its entry was lost, or this user may not read what would prove it.
+    """
+
+    GONE = "Gone"
+    LOST = "Lost"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredModel:
+    """An application as wadm holds it.
+
+    ``versions``: name and manifest, the oldest first; ``deployed``: "" if none is; ``revision``: the sequence of its
+    entry, 0 if that is not known.
+    """
+
+    name: str
+    versions: tuple[tuple[str, Mapping[str, Any]], ...]
+    deployed: str
+    revision: int
+
+
+class ModelStore(Protocol):
+    """The applications of one lattice."""
+
+    @property
+    def lattice(self) -> str:
+        """Whose applications they are."""
+
+    @property
+    def bucket(self) -> str:
+        """When the storage was made, which tells it from one that was lost before; "" if that is not known."""
+
+    @property
+    def synced_at(self) -> float | None:
+        """When this was last known to be complete, in Unix seconds; None while it may not be."""
+
+    @property
+    def why(self) -> str:
+        """Why it is not complete, or why deletions cannot be proved, for people; "" if neither is so."""
+
+    @property
+    def silent(self) -> str:
+        """Why nobody answers for wadm, for people, "" if somebody does: what it said last may be old by now."""
+
+    def find(self, name: str) -> StoredModel | None:
+        """Return an application, None if there is none of this name."""
+
+    def absence(self, name: str) -> Proof:
+        """Return why there is no application of this name."""
+
+    def listed(self, name: str) -> bool:
+        """Return whether wadm's list of names has an application; wadm answers requests for all from that list."""
+
+    def names(self) -> Collection[str]:
+        """Return the names of all applications."""
+
+    def status(self, name: str) -> Status | None:
+        """Return what wadm last said of an application as it is deployed now, None if nothing was heard."""

@@ -1,0 +1,209 @@
+"""The entries of wadm's bucket that are about one lattice, read in the order of their stream.
+
+Pure. In: keys, sequences and values. Out: the lattice's applications, and what proves that one was deleted. Called by
+``bucket``. Invariants: an application's name is taken from its value, as keys are ambiguous (lattice ``a`` with
+application ``b-c``, lattice ``a-b`` with ``c``); what cannot be read changes nothing (ADR 0045); a lattice that has
+more than is kept is not known at all: a part of it would look as if the rest was lost.
+Source: wadm 0.21 keeps a lattice's names as a list under ``<lattice>``, each application with all of its versions as a
+map under ``<lattice>-<application>``, the last entry of each key; where it serves several tenants, the account and "-"
+stand before both. To put one it writes the application, then the list;
+to delete one it writes the list without the name, then purges the application.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from trellis.lattice.domain.models import MODELS_MOST
+from trellis.lattice.domain.reading import LatticeDataError, decoded, require_shallow, text
+from trellis.lattice.domain.store import Proof, StoredModel
+
+VERSIONS_KEPT: Final = 1000
+KEYS_MOST: Final = 10 * MODELS_MOST
+"""Deleted applications leave a key each, and lattices whose names begin with this one's have some that look like
+its."""
+BYTES_MOST: Final = 64 * 2**20
+"""Of all entries of one lattice; wadm keeps every version of an application in one entry, 1 MiB at most."""
+
+
+class TooManyError(Exception):
+    """A lattice has more in wadm's storage than is kept; the text says how much, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The last entry of a key. ``value``: None if it was purged or deleted."""
+
+    key: str
+    sequence: int
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What is kept of an entry. ``model``: None if it is purged, or another lattice's."""
+
+    sequence: int
+    purged: bool
+    model: StoredModel | None = None
+    size: int = 0
+
+
+class Stored:
+    """``bucket`` is which storage the entries are of, "" before the first. ``key``: that of the lattice's names."""
+
+    def __init__(self, key: str) -> None:
+        self.bucket = ""
+        self._list_key = key
+        self._prefix = f"{key}-"
+        self._kept: dict[str, _Kept] = {}
+        self._listed: frozenset[str] | None = None
+        self._key_taken = False
+        self._former: set[str] = set()
+        self._seen: set[str] = set()
+        self._bytes = self._models = 0
+        self._overflowed = False
+
+    def begin(self, bucket: str) -> None:
+        """A pass over all that a bucket has begins; entries of another one count no more, nor do those of too many."""
+        if bucket != self.bucket or self._overflowed:
+            self._former |= set(self.names())
+            self._kept.clear()
+            self._bytes = self._models = 0
+            self._listed, self._overflowed = None, False
+        self.bucket = bucket
+        self._seen = set()
+
+    def take(self, entry: Entry) -> set[str]:
+        """Take an entry; return the names of which something may be new.
+
+        Raises:
+            LatticeDataError: its value cannot be read; the text says where.
+            TooManyError: there is no room for it.
+        """
+        if entry.key == self._list_key:
+            return self._take_list(entry)
+        if not entry.key.startswith(self._prefix):
+            return set()
+        return self._take_model(entry)
+
+    def complete(self) -> set[str]:
+        """The pass has come to the end of the stream: forget what it did not have; return the names of that."""
+        lost = {key for key in self._kept if key not in self._seen}
+        for key in lost:
+            self._drop(key)
+        names = {key.removeprefix(self._prefix) for key in lost}
+        if self._list_key not in self._seen and self._listed is not None:
+            names |= self._listed
+            self._listed = None
+        return names
+
+    def find(self, name: str) -> StoredModel | None:
+        """Return an application, None if there is none."""
+        kept = self._kept.get(self._prefix + name)
+        return kept.model if kept is not None and kept.model is not None and kept.model.name == name else None
+
+    def absence(self, name: str) -> Proof:
+        """Return why there is no application of this name.
+
+        The list is not newer than the purge where nothing else happened since: wadm writes it first. Both are of one
+        stream and were read in its order, so the list is the one after that purge.
+        """
+        kept = self._kept.get(self._prefix + name)
+        if kept is not None and kept.purged and self._listed is not None and name not in self._listed:
+            return Proof.GONE
+        return Proof.LOST if self._listed is None or name in self._former else Proof.UNKNOWN
+
+    def listed(self, name: str) -> bool:
+        """Return whether wadm's list of names has an application; True if another lattice's application has its key.
+
+        wadm writes the entry, then the list, and gives up on the list after three conflicts with other writes.
+        """
+        return self._key_taken or (self._listed is not None and name in self._listed)
+
+    def names(self) -> Collection[str]:
+        """Return the names of all applications."""
+        return [kept.model.name for kept in self._kept.values() if kept.model is not None]
+
+    def _take_list(self, entry: Entry) -> set[str]:
+        self._seen.add(entry.key)
+        before, self._key_taken = self._listed, False
+        if entry.value is None:
+            self._listed = None
+        else:
+            value = decoded(entry.value)
+            if isinstance(value, dict):
+                self._listed, self._key_taken = None, True  # of a lattice whose name is a part of this one's
+            elif isinstance(value, list) and all(isinstance(name, str) for name in value):
+                self._listed = frozenset(value)
+            else:
+                raise LatticeDataError(f"entry {entry.key} is no list of names")
+        return set((before or frozenset()) ^ (self._listed or frozenset()))
+
+    def _take_model(self, entry: Entry) -> set[str]:
+        self._seen.add(entry.key)
+        name = entry.key.removeprefix(self._prefix)
+        former = self._kept.get(entry.key)
+        if former is not None and former.sequence == entry.sequence:
+            return set()
+        if entry.value is None:
+            self._keep(entry, _Kept(entry.sequence, purged=True))
+            return {name}
+        value = decoded(entry.value)
+        if isinstance(value, list):  # the list of a lattice whose name begins with this one's
+            self._keep(entry, _Kept(entry.sequence, purged=False))
+            return {name}
+        model = read_stored(value, entry)
+        ours = model if model.name == name else None
+        size = len(entry.value) if ours is not None else 0
+        self._keep(entry, _Kept(entry.sequence, purged=False, model=ours, size=size))
+        if ours is not None:
+            self._former.discard(name)
+        return {name}
+
+    def _keep(self, entry: Entry, kept: _Kept) -> None:
+        self._drop(entry.key)
+        self._kept[entry.key] = kept
+        self._bytes += kept.size
+        self._models += kept.model is not None
+        if self._models > MODELS_MOST or self._bytes > BYTES_MOST or len(self._kept) > KEYS_MOST:
+            self._overflowed = True
+            raise TooManyError(
+                f"wadm's storage has more of this lattice than {MODELS_MOST:,} applications, {BYTES_MOST // 2**20} MiB "
+                f"of their versions, or {KEYS_MOST:,} keys: delete versions or applications, or use two lattices"
+            )
+
+    def _drop(self, key: str) -> None:
+        if (former := self._kept.pop(key, None)) is not None:
+            self._bytes -= former.size
+            self._models -= former.model is not None
+
+
+def read_stored(value: object, entry: Entry) -> StoredModel:
+    """Return the application that an entry holds.
+
+    Raises:
+        LatticeDataError: it is none.
+    """
+    if not isinstance(value, dict) or not isinstance(value.get("manifests"), dict) or not value["manifests"]:
+        raise LatticeDataError(f"entry {entry.key} is no application with manifests")
+    manifests: Mapping[str, Any] = value["manifests"]
+    if not all(isinstance(one, dict) for one in manifests.values()):
+        raise LatticeDataError(f"entry {entry.key} has a manifest that is no map")
+    require_shallow(manifests, f"entry {entry.key}")
+    newest = list(manifests.values())[-1].get("metadata")
+    if not isinstance(newest, dict):
+        raise LatticeDataError(f"entry {entry.key} has a manifest without `metadata`")
+    versions = tuple(manifests.items())
+    deployed = text(value, "deployed_version")
+    return StoredModel(text(newest, "name", required=True), _kept(versions, deployed), deployed, entry.sequence)
+
+
+def _kept(
+    versions: tuple[tuple[str, Mapping[str, Any]], ...], deployed: str
+) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    """Return the newest versions, and the deployed one."""
+    kept = versions[-VERSIONS_KEPT:]
+    return tuple(one for one in versions[: -len(kept)] if one[0] == deployed) + kept

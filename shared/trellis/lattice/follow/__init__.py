@@ -1,0 +1,1 @@
+"""A lattice followed: hosts, applications, and copies of its events."""

@@ -1,0 +1,276 @@
+"""Compares what is known of a lattice's applications with wadm: at the start, after each reconnect, on every event.
+
+In: a link, a lattice's address. Out: its applications, where their providers run, and word of every change. Called by
+``trellis.lattice.connection.lattices`` beside each watch. Invariants: an event is acted on in the same turn of the
+loop, and wadm is asked afterwards; a question that fails takes nothing away (see ``applications``); garbage changes
+nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import orjson
+
+from trellis.bus.connection import cancellation
+from trellis.lattice.connection.address import LatticeAddress
+from trellis.lattice.connection.link import Link, LinkAwayError
+from trellis.lattice.domain.applications import Applications
+from trellis.lattice.domain.hosts import APPLICATION
+from trellis.lattice.domain.manifests import Application, read_application
+from trellis.lattice.domain.models import read_manifest, read_models
+from trellis.lattice.domain.reading import LatticeDataError, host_data, read_event, said_at, text, texts
+from trellis.lattice.domain.running import Running
+from trellis.lattice.domain.subjects import (
+    CONFIG_DELETED,
+    CONFIG_SET,
+    PROVIDER_STARTED,
+    PROVIDER_STOPPED,
+    event_subjects,
+    model_get_subject,
+    model_list_subject,
+    wadm_events_subject,
+)
+from trellis.lattice.timings import LatticeTimings
+from trellis.lattice.wadm.configurations import NamedConfigurations
+from trellis.telemetry import TraceContext, get_logger
+from trellis.telemetry.tracing import trace_from
+
+PUBLISHED: Final = "manifest_published"
+UNPUBLISHED: Final = "manifest_unpublished"
+_ASKED_AT_ONCE: Final = 16
+
+Changed = Callable[[Iterable[str], TraceContext | None], None]
+"""Called in the event loop with the names of applications of which something is new."""
+
+_log = get_logger(__name__)
+
+
+class Comparison:
+    """``applications`` and ``running`` are what is known; ``why`` says why wadm does not answer, "" if it does."""
+
+    def __init__(
+        self, address: LatticeAddress, link: Link, changed: Changed, timings: LatticeTimings = LatticeTimings()
+    ) -> None:
+        self.applications: Final = Applications(timings=timings.comparison)
+        self.running: Final = Running(timings.silence)
+        self.why = "wadm was not asked yet"
+        self.heard = time.monotonic()
+        """When the lattice last said or answered anything, monotonic seconds; before that, when this was made."""
+        self._address = address
+        self._timings = timings.comparison
+        self._report = timings.report
+        self._of = (address.lattice, address.account)
+        self._configurations = NamedConfigurations(address, link, timings.comparison)
+        self._manifests: dict[str, object] = {}  # of applications that name configurations
+        self._link = link
+        self._changed = changed
+        self._ask = asyncio.Event()
+        self._asked_on: float | None = None
+        self._deaf = False
+        self._said_something = True
+        self._garbage_told = -self._report
+
+    def link_changed(self) -> None:
+        """The link may be another: then everything is asked anew."""
+        if self._link.since is not None and self._link.since != self._asked_on:
+            self._configurations.doubt_all()
+            self._ask.set()
+
+    async def run(self) -> None:
+        """Compare until cancelled."""
+        lattice, account = self._of
+        listeners = {
+            PROVIDER_STARTED: self._on_provider,
+            PROVIDER_STOPPED: self._on_provider,
+            CONFIG_SET: self._on_configuration,
+            CONFIG_DELETED: self._on_configuration,
+        }
+        heard = [(wadm_events_subject(lattice), self._on_wadm)]
+        for event, listener in listeners.items():
+            heard += [(subject, listener) for subject in event_subjects(lattice, event, account)]
+        try:
+            for subject, listener in heard:
+                await self._link.listen(subject, listener)
+            self._ask.set()
+            while True:
+                cancellation.check()
+                await self._link.there()
+                await self._compare()
+                await self._rest()
+        finally:
+            for subject, listener in heard:
+                await self._link.ignore(subject, listener)
+
+    async def _rest(self) -> None:
+        """Wait until wadm is to be asked again; several events are one question."""
+        doubts = self.applications.doubts(time.monotonic())
+        pause = (self._timings.deaf if self._deaf else self._timings.every) if not self.why else self._timings.again
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause if doubts is None else min(pause, doubts + self._timings.settle)):
+                await self._ask.wait()
+                await asyncio.sleep(self._timings.settle)
+                return
+        if doubts is None:
+            self._configurations.doubt_all()
+
+    async def _compare(self) -> None:
+        """Ask wadm for its applications, and for the manifests that are not known."""
+        self._ask.clear()
+        on_another = self._asked_on != self._link.since
+        expected = self._said_something or on_another or self.applications.doubts(time.monotonic()) is not None
+        self._said_something = False
+        self._asked_on = self._link.since
+        asked, before = self.applications.events, self._shown()
+        try:
+            models = read_models(await self._link.ask(model_list_subject(*self._of), seconds=self._timings.answer))
+        except (LinkAwayError, LatticeDataError) as error:
+            self._failed(str(error))
+            self.applications.refused(asked)
+        else:
+            self.why, self.heard = "", time.monotonic()
+            self.applications.listed(models, asked, time.monotonic())
+            await self._get(asked)
+            await self._follow_configurations()
+        after = self._shown()
+        news = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
+        if news:
+            self._deaf = self._deaf or not expected
+            self._changed(news, None)
+
+    def _shown(self) -> dict[str, object]:
+        """Return what others see of each application; the empty name stands for whether all of them are known."""
+        state = self.applications
+        shown: dict[str, object] = {name: (one.application, state.absent(name)) for name, one in state.known.items()}
+        return shown | {"": state.complete}
+
+    async def _get(self, asked: int) -> None:
+        """Get the manifests of what is deployed and not known."""
+        gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+        async def one(name: str, version: str) -> None:
+            async with gate:
+                try:
+                    lattice, account = self._of
+                    subject = model_get_subject(lattice, name, account)
+                    answer = await self._link.ask(
+                        subject, orjson.dumps({"version": version}), seconds=self._timings.answer
+                    )
+                    application = await self._resolved(read_manifest(answer))
+                except (LinkAwayError, LatticeDataError, ValueError) as error:
+                    self._failed(f"application {name}: {error}")  # it stays wanted, and what it had stays
+                else:
+                    self.applications.got(application, asked)
+
+        await asyncio.gather(*(one(*wanted) for wanted in list(self.applications.wanted.items())))
+
+    async def _resolved(self, manifest: object) -> Application:
+        """Return what a manifest says, with the configurations that it names.
+
+        Raises:
+            LinkAwayError, LatticeDataError: one of them could not be read.
+        """
+        application = read_application(manifest, self._configurations.known)
+        if not application.configurations:
+            return application
+        await self._configurations.read(application.configurations)
+        self._manifests[application.name] = manifest
+        return read_application(manifest, self._configurations.known)
+
+    async def _follow_configurations(self) -> None:
+        """Read configurations of what is deployed that may have changed; one that cannot be read changes nothing."""
+        deployed = self.applications.deployed()
+        self._manifests = {name: one for name, one in self._manifests.items() if name in deployed}
+        named = {one for name in self._manifests for one in deployed[name].configurations}
+        self._configurations.keep(named)
+        try:
+            await self._configurations.read(named)
+        except (LinkAwayError, LatticeDataError) as error:
+            self._failed(f"configurations: {error}")
+        for manifest in self._manifests.values():
+            self.applications.reread(read_application(manifest, self._configurations.known))
+
+    def _on_wadm(self, subject: str, payload: bytes) -> None:
+        event = subject.rsplit(".", 1)[-1]
+        self.heard = time.monotonic()
+        self._deaf, self._said_something = False, True
+        self._ask.set()
+        if self._address.account:
+            return  # wadm says the same of every tenant's lattice of this name: its answer tells what is this one's
+        try:
+            envelope = read_event(payload)
+            said, data = _said(envelope), envelope["data"]
+            if event == PUBLISHED:
+                application = read_application(data, self._configurations.known)
+                if not self._configurations.known.keys() >= set(application.configurations):
+                    return  # where it listens is not known yet: wadm's answer, which is asked for, and these tell
+                if application.configurations:
+                    self._manifests[application.name] = data
+                if self.applications.published(application, said, time.monotonic()):
+                    self._changed([application.name], _trace_of(envelope))
+            elif event == UNPUBLISHED:
+                self.applications.unpublished(text(data, "name", required=True), said, time.monotonic())
+        except LatticeDataError as error:
+            self._tell_garbage(subject, error)
+
+    def _on_configuration(self, subject: str, payload: bytes) -> None:
+        try:
+            if self._configurations.doubt(text(read_event(payload)["data"], "config_name", required=True)):
+                self._ask.set()
+        except LatticeDataError as error:
+            self._tell_garbage(subject, error)
+
+    def _on_provider(self, subject: str, payload: bytes) -> None:
+        self.heard = time.monotonic()
+        try:
+            envelope = read_event(payload)
+            data, said = host_data(envelope), said_at(envelope)
+            host, provider = text(data, "host_id", required=True), text(data, "provider_id", required=True)
+            application = texts(data, "annotations").get(APPLICATION, "")
+            started = subject.endswith(PROVIDER_STARTED)
+            if self.running.said(provider, host, started, time.monotonic(), said):
+                self._changed([application] if application else list(self.applications.known), _trace_of(envelope))
+        except LatticeDataError as error:
+            self._tell_garbage(subject, error)
+
+    def _failed(self, why: str) -> None:
+        if not self.why:
+            _log.warning(
+                "wadm does not tell a lattice's applications; what is known stays",
+                lattice=self._address.name,
+                reason=why,
+            )
+        self.why = why
+
+    def _tell_garbage(self, subject: str, error: LatticeDataError) -> None:
+        now = time.monotonic()
+        if now - self._garbage_told >= self._report:
+            self._garbage_told = now
+            _log.warning(
+                "a lattice's message is not what its protocol says: it is left out",
+                lattice=self._address.name,
+                subject=subject,
+                reason=str(error),
+            )
+
+
+def _said(envelope: dict[str, Any]) -> str:
+    """Return when wadm said something: now, if it names no time.
+
+    Raises:
+        LatticeDataError: what it names is no time.
+    """
+    found = said_at(envelope if envelope.get("time") is not None else {"time": datetime.now(UTC).isoformat()})
+    if not found:
+        raise LatticeDataError("`time` is none of RFC 3339")
+    return found
+
+
+def _trace_of(envelope: dict[str, Any]) -> TraceContext | None:
+    trace = envelope.get("traceparent")
+    return trace_from(trace) if isinstance(trace, str) else None

@@ -1,0 +1,242 @@
+"""Hands the events of one lattice on, each at least once, in the order in which its streams have them.
+
+In: a link, a lattice's address. Out: events to whoever keeps them longer than the 70 s for which wadm does. Called by
+``trellis.lattice.connection.lattices`` beside each watch. Invariants: an event is acknowledged once it was taken; a
+stream that was made anew is read from its beginning; a fetch lasts no longer than 5 s, so that none outlives its
+server; nobody waits for a lattice without wadm, or one that is away; a lattice that says ever more is read no faster
+than the bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import nats.errors
+import orjson
+from nats.aio.msg import Msg
+from nats.js import JetStreamContext
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+from nats.js.errors import APIError, NotFoundError
+
+from trellis.bus.connection import cancellation
+from trellis.bus.connection.connection import describe
+from trellis.bus.connection.user_client import PermissionDenied
+from trellis.bus.consume.pulling import fetch
+from trellis.lattice.connection.address import LatticeAddress
+from trellis.lattice.connection.link import Link, LinkAwayError
+from trellis.lattice.domain.subjects import copied_event, event_streams
+from trellis.lattice.timings import ForwarderTimings
+from trellis.limits.backoff import Backoff
+from trellis.limits.token_bucket import TokenBucket
+from trellis.telemetry import get_logger
+
+EVENTS_PER_SECOND: Final = 2_000.0
+EVENTS_AT_ONCE: Final = 20_000.0
+BYTES_PER_SECOND: Final = 1.0 * 2**20
+"""Of one lattice: all share one stream of copies, from which the oldest go."""
+BYTES_AT_ONCE: Final = 64.0 * 2**20
+_BATCH: Final = 100
+_TROUBLE: Final = (nats.errors.Error, LinkAwayError, OSError, TimeoutError)
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LatticeEvent:
+    """One event of a lattice: ``body`` as it was said, ``id`` tells it from others, ``traceparent`` may be empty."""
+
+    lattice: str
+    event: str
+    id: str
+    body: bytes
+    traceparent: str = ""
+
+
+Take = Callable[[LatticeEvent], Awaitable[None]]
+"""Returns once the event is kept, or never will be; raises nothing but a cancellation."""
+
+
+@dataclass(slots=True)
+class Lag:
+    """How far behind one stream is read: messages, and since when (monotonic seconds) there are any; None: unknown."""
+
+    messages: int | None = None
+    since: float | None = None
+
+    def seen(self, messages: int | None) -> None:
+        """So many messages are still to be handed on now."""
+        self.messages = messages
+        self.since = (self.since or time.monotonic()) if messages else None
+
+    def count(self) -> float:
+        """How many events wait, -1 if that is not known."""
+        return -1.0 if self.messages is None else self.messages
+
+    def seconds(self) -> float:
+        """How long there has been something to hand on, 0 if there is nothing."""
+        return time.monotonic() - self.since if self.since is not None else 0.0
+
+
+@dataclass(slots=True)
+class Forwarder:
+    """``name`` is that of the consumers, one for each reader of the lattice: who shares it shares the events."""
+
+    link: Link
+    address: LatticeAddress
+    name: str
+    take: Take
+    timings: ForwarderTimings = ForwarderTimings()
+    lags: Mapping[str, Lag] = field(init=False)
+    late: bool = field(default=False, init=False)
+    """Whether something waits for so long that it may be lost."""
+    why: dict[str, str] = field(default_factory=dict)
+    """By stream, why it is not read now."""
+    _events: TokenBucket = field(default_factory=lambda: TokenBucket(EVENTS_PER_SECOND, EVENTS_AT_ONCE), init=False)
+    _bytes: TokenBucket = field(default_factory=lambda: TokenBucket(BYTES_PER_SECOND, BYTES_AT_ONCE), init=False)
+
+    _again: Backoff = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._again = Backoff(first=self.timings.backoff_first, cap=self.timings.backoff_most)
+        self.lags = {stream: Lag() for stream in self._streams}
+
+    @property
+    def _streams(self) -> dict[str, str]:
+        return event_streams(self.address.lattice, self.address.account)
+
+    async def run(self) -> None:
+        """Hand events on until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for stream, subject in self._streams.items():
+                tasks.create_task(self._forward(stream, subject), name=f"forward {stream} {self.address.name}")
+            tasks.create_task(self._warn())
+
+    async def _forward(self, stream: str, subject: str) -> None:
+        failures = 0
+        while True:
+            cancellation.check()
+            await self.link.there()
+            began = time.monotonic()
+            try:
+                await self._read(stream, subject)
+            except _TROUBLE as error:
+                self.lags[stream].seen(None)
+                self._tell(stream, error)
+            failures = 1 if time.monotonic() - began > self.timings.look else failures + 1
+            await asyncio.sleep(self._again.delay(failures))
+
+    async def _read(self, stream: str, subject: str) -> None:
+        """Hand on what a stream has, and what comes, until it cannot be read.
+
+        Raises:
+            LinkAwayError, nats.errors.Error, OSError, TimeoutError: it cannot.
+        """
+        jetstream = self.link.jetstream()
+        lag = self.lags[stream]
+        info = await jetstream.add_consumer(stream, self._config(subject))
+        lag.seen((info.num_pending or 0) + (info.num_ack_pending or 0))
+        subscription = await jetstream.pull_subscribe_bind(self.name, stream)
+        try:
+            self._found(stream)
+            looked = time.monotonic()
+            while True:
+                cancellation.check()
+                if messages := await _fetch(subscription, self.timings.fetch):
+                    left = messages[-1].metadata.num_pending
+                    lag.seen(left + len(messages))
+                    await self._hand_on(messages)
+                    lag.seen(left)
+                    await self._slow_down(messages)
+                if not messages or time.monotonic() - looked > self.timings.look:
+                    # Raises if the stream was made anew: a fetch of a consumer that is gone would be silent.
+                    looked, info = time.monotonic(), await jetstream.consumer_info(stream, self.name)
+                    lag.seen((info.num_pending or 0) + (info.num_ack_pending or 0))
+        finally:
+            with contextlib.suppress(*_TROUBLE):
+                await subscription.unsubscribe()
+
+    def _config(self, subject: str) -> ConsumerConfig:
+        return ConsumerConfig(
+            durable_name=self.name,
+            filter_subject=subject,
+            # What is said twice is kept once: the copies' stream remembers ids for longer than these events live.
+            deliver_policy=DeliverPolicy.ALL,
+            ack_policy=AckPolicy.EXPLICIT,
+            ack_wait=self.timings.ack_wait,
+            inactive_threshold=self.timings.inactive,
+        )
+
+    async def _hand_on(self, messages: list[Msg]) -> None:
+        """Hand a batch on, in order, and acknowledge it: what is not acknowledged comes again."""
+        events = [(message, event_in(message.subject, message.data, message.headers)) for message in messages]
+        # Begun in their order and sent on one connection, they are stored in it; none waits for another's answer.
+        await asyncio.gather(*(self.take(event) for _, event in events if event is not None))
+        for message in messages:
+            await message.ack()
+
+    async def _slow_down(self, messages: list[Msg]) -> None:
+        """Wait until what was handed on may be; all of it is acknowledged, so nothing comes again meanwhile."""
+        size = sum(len(message.data) for message in messages)
+        bounds = (self._events, len(messages), EVENTS_AT_ONCE), (self._bytes, size, BYTES_AT_ONCE)
+        for bucket, tokens, most in bounds:
+            while not bucket.take(time.monotonic(), min(tokens, most)):  # noqa: ASYNC110 - of time
+                await asyncio.sleep(bucket.wait(time.monotonic(), min(tokens, most)))
+
+    async def _warn(self) -> None:
+        """Say once that events wait for long, before they are lost."""
+        while True:
+            await asyncio.sleep(self.timings.look)
+            longest = max(lag.seconds() for lag in self.lags.values())
+            if longest > self.timings.late and not self.late:
+                _log.warning(
+                    "a lattice's events wait to be copied; they are lost after 70 s",
+                    lattice=self.address.name,
+                    waiting_seconds=round(longest),
+                )
+            self.late = longest > self.timings.late
+
+    def _tell(self, stream: str, error: Exception) -> None:
+        if isinstance(error, APIError) and isinstance(error, NotFoundError):
+            why = f"no stream {stream}: wadm makes it, and does not run in this NATS account"
+        elif isinstance(error, PermissionDenied):
+            why = f"the NATS user may not read stream {stream}: {describe(error)}"
+        else:
+            why = str(error) if isinstance(error, LinkAwayError) else describe(error)
+        if stream not in self.why and self.link.since is not None:
+            _log.warning("a lattice's events are not copied now", lattice=self.address.name, stream=stream, reason=why)
+        self.why[stream] = why
+
+    def _found(self, stream: str) -> None:
+        if self.why.pop(stream, None) is not None:
+            _log.info("a lattice's events are copied again", lattice=self.address.name, stream=stream)
+
+
+async def _fetch(subscription: JetStreamContext.PullSubscription, seconds: float) -> list[Msg]:
+    try:
+        return await fetch(subscription, _BATCH, seconds)
+    except TimeoutError:  # the library's own is one, and it raises Python's if the time ends between two requests
+        return []
+
+
+def event_in(subject: str, body: bytes, headers: Mapping[str, str] | None) -> LatticeEvent | None:
+    """Return the event that a message is if it is copied for others, else None.
+
+    Its id is the CloudEvent's; a message without one is none of the protocol's and is not copied.
+    """
+    event = copied_event(subject)
+    if event is None:
+        return None
+    try:
+        envelope = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(envelope, dict) or not isinstance(envelope.get("id"), str) or not envelope["id"]:
+        return None
+    trace = (headers or {}).get("traceparent") or envelope.get("traceparent")
+    lattice = subject.split(".")[-2]
+    return LatticeEvent(lattice, event, envelope["id"], body, trace if isinstance(trace, str) else "")

@@ -1,0 +1,217 @@
+"""Which of several clusters on one lattice owns its applications: the first that says so, until it is silent for long.
+
+In: a link, a lattice's address, a cluster's name. Out: the owner, and word of every change. Called by what keeps
+applications. Invariants: a claim is made only where there is none, by compare-and-swap; it is written again three times
+within its lifetime; whoever holds it stops a third of that before the server forgets it, counted on its own clock from
+before it wrote, so that no two clocks are compared (ADR 0046).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Final
+
+import nats.errors
+import orjson
+from nats.js import JetStreamContext
+from nats.js.api import Header, RawStreamMsg, RetentionPolicy, StorageType, StreamConfig
+from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
+
+from trellis.bus.connection import cancellation
+from trellis.bus.connection.connection import describe
+from trellis.bus.connection.user_client import PermissionDenied
+from trellis.events.subjects import escape
+from trellis.lattice.connection.address import LatticeAddress
+from trellis.lattice.connection.link import Link, LinkAwayError
+from trellis.lattice.timings import ClaimTimings
+from trellis.telemetry import get_logger
+
+BUCKET: Final = "TRELLIS_LATTICES"
+"""In the NATS of the lattice; a key a lattice: its name, of a tenant's in wadm's own account ``<account>.<name>``."""
+STREAM: Final = f"KV_{BUCKET}"
+_WRITES: Final = 3
+_HELD: Final = 2 / 3
+_MAX_BYTES: Final = 2**20
+_REFUSALS: Final = 6
+# Error codes of JetStream's API: server/errors.json of nats-server.
+_NAME_IN_USE: Final = 10058
+_NO_STREAM: Final = 10059
+_WRONG_LAST_SEQUENCE: Final = frozenset({10071, 10164})
+_TROUBLE: Final = (nats.errors.Error, LinkAwayError, OSError, TimeoutError)
+
+_log = get_logger(__name__)
+
+
+class LatticeClaim:
+    """``changed`` is called, in the event loop, when the owner is another."""
+
+    def __init__(
+        self,
+        address: LatticeAddress,
+        link: Link,
+        cluster: str,
+        changed: Callable[[], None],
+        timings: ClaimTimings = ClaimTimings(),
+    ) -> None:
+        self.unclaimed = ""
+        """Why no claim can be made: then the lattice counts as ours. Empty if one can."""
+        self._lattice = address.name
+        names = filter(None, (address.account, address.lattice))
+        self._subject = f"$KV.{BUCKET}.{'.'.join(map(escape, names))}"
+        self._link = link
+        self._cluster = cluster
+        self._changed = changed
+        self._timings = timings
+        self._held_until = 0.0
+        self._write_at = 0.0
+        self._other = ""
+        self._refusals = 0
+        self._told: str | None = None
+        self._look_now = asyncio.Event()
+
+    @property
+    def ours(self) -> bool:
+        """Whether this cluster may write to the lattice now; to be asked at each write."""
+        return bool(self.unclaimed) or _now() < self._held_until
+
+    @property
+    def owner(self) -> str | None:
+        """The name of the cluster that owns the lattice's applications, None while that is not known."""
+        return self._cluster if self.ours else self._other or None
+
+    def link_changed(self) -> None:
+        """The link may be there again: it is looked at once."""
+        self._look_now.set()
+
+    async def run(self) -> None:
+        """Hold the claim, or wait for it, until cancelled."""
+        while True:
+            cancellation.check()
+            self._tell()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._timings.look):
+                    await self._link.there()
+                    await self._look()
+            self._tell()
+            self._look_now.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._timings.look):
+                    await self._look_now.wait()
+
+    async def _look(self) -> None:
+        try:
+            await self._hold(self._link.jetstream())
+        except PermissionDenied as error:
+            self._refused(describe(error))
+        except (nats.errors.NoRespondersError, ServiceUnavailableError):
+            self._refusals += 1
+            if self._refusals > _REFUSALS:  # a server that starts has none for a moment
+                self._refused("its NATS has no JetStream for this user")
+        except _TROUBLE as error:
+            # What is held is held for its time; what another holds may be another's by now, and stays until it is seen.
+            _log.debug("a lattice's claim was not seen", lattice=self._lattice, reason=describe(error))
+
+    async def _hold(self, jetstream: JetStreamContext) -> None:
+        """Claim the lattice if nobody has, or write our claim again if it is time.
+
+        Raises:
+            nats.errors.Error, LinkAwayError, OSError, TimeoutError: NATS or its JetStream did not answer.
+        """
+        entry = await self._entry(jetstream)
+        owner = _owner_of(entry)
+        self._refusals, self.unclaimed = 0, ""
+        if owner and owner != self._cluster:
+            self._held_until, self._other = 0.0, owner
+            return
+        self._other = ""
+        if owner and self.ours and _now() < self._write_at:
+            return
+        began = _now()
+        lifetime = (await jetstream.stream_info(STREAM)).config.max_age or self._timings.lifetime
+        if await self._put(jetstream, after=(entry.seq or 0) if entry is not None else 0):
+            self._held_until, self._write_at = began + _HELD * lifetime, began + lifetime / _WRITES
+        else:
+            self._held_until = 0.0  # somebody was faster; who it was is seen the next time
+            self._look_now.set()
+
+    async def _entry(self, jetstream: JetStreamContext) -> RawStreamMsg | None:
+        try:
+            return await jetstream.get_last_msg(STREAM, self._subject)
+        except NotFoundError as error:
+            if error.err_code == _NO_STREAM:
+                await self._make(jetstream)
+            return None
+
+    async def _put(self, jetstream: JetStreamContext, *, after: int) -> bool:
+        """Write the claim if the entry is still the one that was seen; return whether it was."""
+        body = orjson.dumps({"cluster": self._cluster})
+        try:
+            await jetstream.publish(
+                self._subject,
+                body,
+                headers={Header.EXPECTED_LAST_SUBJECT_SEQUENCE: str(after)},
+                timeout=self._timings.look,
+            )
+        except APIError as error:
+            if error.err_code in _WRONG_LAST_SEQUENCE:
+                return False
+            raise
+        return True
+
+    async def _make(self, jetstream: JetStreamContext) -> None:
+        config = StreamConfig(
+            name=STREAM,
+            subjects=[f"$KV.{BUCKET}.>"],
+            retention=RetentionPolicy.LIMITS,
+            storage=StorageType.FILE,
+            max_age=self._timings.lifetime,
+            max_bytes=_MAX_BYTES,
+            max_msgs_per_subject=1,
+            duplicate_window=min(self._timings.lifetime, self._timings.duplicates),
+            allow_direct=True,
+            allow_rollup_hdrs=True,
+        )
+        try:
+            await jetstream.add_stream(config)
+        except APIError as error:
+            if error.err_code != _NAME_IN_USE:
+                raise
+
+    def _refused(self, why: str) -> None:
+        if self._other:  # rights that are taken away make nobody an owner
+            return
+        if not self.unclaimed:
+            _log.warning(
+                "this cluster cannot say that it owns a lattice's applications: another one on it would write too",
+                lattice=self._lattice,
+                reason=why,
+            )
+        self.unclaimed = why
+
+    def _tell(self) -> None:
+        owner = self.owner
+        if owner != self._told:
+            if owner is not None:
+                _log.info("a lattice's applications have an owner", lattice=self._lattice, owner=owner)
+            self._told = owner
+            self._changed()
+
+
+def _now() -> float:
+    """Return seconds of the boot clock, which also goes on while this process or the machine is stopped."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+def _owner_of(entry: RawStreamMsg | None) -> str:
+    """Return whose claim an entry is, "" if it is nobody's: there is none, or a person deleted it."""
+    if entry is None or not entry.data:
+        return ""
+    try:
+        found = orjson.loads(entry.data)["cluster"]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return entry.data.decode(errors="replace")[:60]  # written by hand: somebody wants the lattice kept
+    return str(found)

@@ -1,0 +1,242 @@
+"""What is known of one lattice: its hosts from their heartbeats, its applications from wadm.
+
+In: a link and a lattice's name. Out: a view of now, and word of every change. Called by
+``trellis.lattice.connection.lattices``. Invariants: hosts are known within a second of the link's being there (they are
+asked, not waited for); nothing is forgotten because a link broke; garbage is counted and told once a minute, and
+changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Final
+
+from trellis.bus.connection import cancellation
+from trellis.lattice.connection.address import LatticeAddress
+from trellis.lattice.connection.link import Link, LinkAwayError
+from trellis.lattice.domain.hosts import MAX_HOSTS, Host, Hosts, read_host
+from trellis.lattice.domain.models import Model, read_models
+from trellis.lattice.domain.outage import Outage
+from trellis.lattice.domain.reading import LatticeDataError, decoded, host_data, read_event, said_at, text
+from trellis.lattice.domain.subjects import (
+    HOST_EVENTS,
+    HOST_STOPPED,
+    event_of,
+    event_subjects,
+    host_get_subject,
+    host_ping_subject,
+    model_list_subject,
+    wadm_events_subject,
+)
+from trellis.lattice.domain.view import LatticeView
+from trellis.lattice.timings import LatticeTimings
+from trellis.telemetry import get_logger
+
+_GONE_NAMED: Final = 3
+_ASKED_AT_ONCE: Final = 16
+
+_log = get_logger(__name__)
+
+
+class LatticeWatch:
+    """``changed`` is called, in the event loop, when the view is another (a host's uptime alone is none)."""
+
+    def __init__(
+        self,
+        address: LatticeAddress,
+        link: Link,
+        changed: Callable[[], None],
+        timings: LatticeTimings = LatticeTimings(),
+    ) -> None:
+        self._timings = timings.watch
+        self._silence, self._report = timings.silence, timings.report
+        self._address = address
+        self._link = link
+        self._changed = changed
+        self._hosts = Hosts(timings.silence)
+        self._models: tuple[Model, ...] | None = None
+        self._wadm = Outage("wadm was not asked yet", timings.link.outage)
+        self._linked: float | None = None
+        self._asked = False
+        self._ask = asyncio.Event()
+        self._garbage_told = -self._report
+
+    def view(self) -> LatticeView:
+        """Return what is known now."""
+        link = self._link
+        settled = self._asked or (link.tried and link.since is None)
+        return LatticeView(
+            link.hearing_since,
+            link.why,
+            self._hosts.sightings(),
+            self._models,
+            self._wadm.why,
+            settled,
+            self._hosts.refused,
+            self._silence,
+        )
+
+    def link_changed(self) -> None:
+        """The link was lost or is back: hosts and wadm are asked anew."""
+        self._ask.set()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        lattice, account = self._address.lattice, self._address.account
+        subjects = [subject for event in HOST_EVENTS for subject in event_subjects(lattice, event, account)]
+        heard = [(subject, self._on_host) for subject in subjects]
+        heard.append((wadm_events_subject(lattice), self._on_wadm))
+        try:
+            for subject, listener in heard:
+                await self._link.listen(subject, listener)
+            self._ask.set()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._forget())
+                tasks.create_task(self._refresh())
+        finally:
+            for subject, listener in heard:
+                await self._link.ignore(subject, listener)
+
+    def _on_host(self, subject: str, payload: bytes) -> None:
+        try:
+            event = read_event(payload)
+            data, said = host_data(event), said_at(event)
+            if event_of(subject) == HOST_STOPPED:
+                news = self._hosts.left(text(data, "host_id", required=True), time.monotonic(), said)
+            elif "version" in data:
+                news = self._heard(read_host(data), said)
+            else:  # host_started of old hosts says little more than a name
+                return
+        except LatticeDataError as error:
+            self._tell_garbage(subject, error)
+            return
+        if news:
+            self._changed()
+
+    def _heard(self, host: Host, said: str = "") -> bool:
+        full = self._hosts.refused
+        news = self._hosts.heard(host, time.monotonic(), said)
+        if self._hosts.refused and not full:
+            _log.warning(
+                "a lattice has more hosts, or these say more, than is kept: the rest is left out",
+                lattice=self._address.lattice,
+                kept=len(self._hosts),
+            )
+        return news
+
+    def _on_wadm(self, subject: str, payload: bytes) -> None:
+        del subject, payload  # wadm is asked what there is: events come twice, late, and for what never existed
+        self._ask.set()
+
+    async def _forget(self) -> None:
+        while True:
+            await asyncio.sleep(self._timings.tick)
+            gone = self._hosts.forget_silent(time.monotonic(), self._link.since)
+            if gone:
+                named = [host.id for host in gone[:_GONE_NAMED]]
+                _log.info(
+                    "hosts are silent: taken for gone", lattice=self._address.lattice, count=len(gone), some=named
+                )
+                self._changed()
+
+    async def _refresh(self) -> None:
+        while True:
+            cancellation.check()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._timings.again if self._wadm.why else self._timings.refresh):
+                    await self._ask.wait()
+            await asyncio.sleep(self._timings.settle)  # several events, one question
+            self._ask.clear()
+            if self._link.since is None:
+                continue
+            if self._link.since != self._linked:
+                self._linked = self._link.since
+                await self._ask_hosts()
+            await self._ask_wadm()
+            if not self._asked:
+                self._asked = True
+                self._changed()
+
+    async def _ask_hosts(self) -> None:
+        """Ask every host what it is, for a while; heartbeats tell the same within 30 s."""
+        lattice, prefix = self._address.lattice, self._address.control_prefix
+        try:
+            ping = host_ping_subject(lattice, prefix)
+            answers = await self._link.ask_all(ping, seconds=self._timings.ping, most=MAX_HOSTS)
+        except LinkAwayError:
+            return
+        gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+        async def one(host_id: str) -> bool:
+            async with gate:
+                try:
+                    subject = host_get_subject(lattice, host_id, prefix)
+                    answer = decoded(await self._link.ask(subject, seconds=self._timings.answer))
+                    return self._heard(read_host(_response(answer)))
+                except LatticeDataError as error:
+                    self._tell_garbage("host.get", error)
+                except (LinkAwayError, ValueError):
+                    pass  # its heartbeat tells
+                return False
+
+        known = len(self._hosts)
+        try:
+            async with asyncio.timeout(self._timings.hosts):
+                news = any(await asyncio.gather(*(one(host_id) for host_id in self._host_ids(answers))))
+        except TimeoutError:
+            _log.info("not every host of a lattice answers in time: heartbeats tell the rest", lattice=lattice)
+            news = len(self._hosts) != known
+        if news:
+            self._changed()
+
+    def _host_ids(self, answers: list[bytes]) -> list[str]:
+        ids: set[str] = set()
+        for answer in answers:
+            try:
+                response = _response(decoded(answer))
+                if isinstance(response, dict):
+                    ids.add(text(response, "id") or text(response, "host_id", required=True))
+            except LatticeDataError as error:
+                self._tell_garbage("host.ping", error)
+        return sorted(ids)
+
+    async def _ask_wadm(self) -> None:
+        before = self._models, self._wadm.why
+        try:
+            subject = model_list_subject(self._address.lattice, self._address.account)
+            answer = await self._link.ask(subject, seconds=self._timings.answer)
+            self._models = read_models(answer)
+            self._wadm.over()
+        except LinkAwayError as error:
+            self._wadm.away(f"wadm: {error}", time.monotonic())
+        except LatticeDataError as error:
+            self._wadm.away(f"wadm's answer: {error}", time.monotonic())
+        if (self._models, self._wadm.why) != before:
+            self._changed()
+
+    def _tell_garbage(self, subject: str, error: LatticeDataError) -> None:
+        now = time.monotonic()
+        if now - self._garbage_told >= self._report:
+            self._garbage_told = now
+            _log.warning(
+                "a lattice's message is not what its protocol says: it is left out",
+                lattice=self._address.lattice,
+                subject=subject,
+                reason=str(error),
+            )
+
+
+def _response(answer: object) -> object:
+    """Return what an answer of the control interface holds.
+
+    Raises:
+        LatticeDataError: it is no such answer, or says that it failed.
+    """
+    if not isinstance(answer, dict):
+        raise LatticeDataError("an answer of the control interface is no object")
+    if answer.get("success") is False:
+        raise LatticeDataError(f"the host says: {text(answer, 'message') or 'no'}")
+    return answer.get("response")

@@ -1,0 +1,1 @@
+"""The bucket in which wadm stores applications."""

@@ -1,0 +1,277 @@
+"""Reads the bucket in which wadm keeps its applications, by one pull consumer of our own for all lattices of a link.
+
+In: a link, the portions of lattices. Out: entries for each. Run beside each link by services that keep applications,
+joined by ``lattice_store``. Invariants: a consumer has a name that nobody else has, and vanishes a minute after its
+last fetch; a fetch lasts 5 s at most and ends with its connection; a message that was missed, a bucket that was made
+anew, a lattice that joins, and every ten minutes mean to read all of it again; nothing is forgotten before that was
+read to its end (ADR 0045); an entry costs only the lattices whose key it can be (ADR 0077); of a lattice that has too
+much nothing is known, and it joins again in a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Iterator
+from typing import Final
+
+import nats.errors
+from nats.aio.msg import Msg
+from nats.js import JetStreamContext
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
+
+from trellis.bus.connection import cancellation
+from trellis.bus.connection.connection import describe
+from trellis.bus.connection.user_client import PermissionDenied
+from trellis.bus.consume.pulling import fetch
+from trellis.lattice.connection.link import Link, LinkAwayError
+from trellis.lattice.domain.stored import Entry, TooManyError
+from trellis.lattice.domain.subjects import MODEL_KEYS, STREAM_MODELS
+from trellis.lattice.storage.portion import Portion
+from trellis.lattice.timings import BucketTimings
+from trellis.limits.backoff import Backoff
+from trellis.telemetry import get_logger
+
+_BATCH: Final = 200
+_REMOVED: Final = frozenset({"DEL", "PURGE"})
+_TROUBLE: Final = (nats.errors.Error, LinkAwayError, OSError, TimeoutError)
+
+_log = get_logger(__name__)
+
+
+class MissedError(nats.errors.Error):
+    """A message of the consumer did not arrive: all is to be read again."""
+
+
+class Bucket:
+    """``name``: what the names of its consumers begin with, one token of a subject."""
+
+    def __init__(self, link: Link, name: str, timings: BucketTimings = BucketTimings()) -> None:
+        self._timings = timings
+        self._again = Backoff(first=timings.backoff_first, cap=timings.backoff_most)
+        self._link = link
+        self._name = name
+        self._portions: dict[str, list[Portion]] = {}
+        self._taking: dict[str, list[Portion]] = {}
+        """By key those that this reading is for; who joined later is not among them."""
+        self._waiting = asyncio.Event()
+        self._somebody = asyncio.Event()
+        self._reading: asyncio.Task[None] | None = None
+        self._read_on: float | None = None
+        self._completed = False
+        self._aside: set[Portion] = set()
+        self._warned = False
+
+    def join(self, portion: Portion) -> None:
+        """Read for a lattice, too, from now on."""
+        self._portions.setdefault(portion.key, []).append(portion)
+        self._somebody.set()
+        self._waiting.set()
+
+    def leave(self, portion: Portion) -> None:
+        """Do not read for it any more."""
+        self._aside.discard(portion)
+        for portions in (self._portions, self._taking):
+            with contextlib.suppress(KeyError, ValueError):
+                portions[portion.key].remove(portion)
+                if not portions[portion.key]:
+                    del portions[portion.key]
+        if not self._portions:
+            self._somebody.clear()
+
+    def link_changed(self) -> None:
+        """The link may be another: a fetch of the former one would wait for nothing."""
+        if self._reading is not None and self._link.since != self._read_on:
+            self._reading.cancel()
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        failures = 0
+        while True:
+            cancellation.check()
+            await self._link.there()
+            await self._somebody.wait()
+            began = time.monotonic()
+            try:
+                await self._read_on_this_link()
+            except _TROUBLE as error:
+                self._away(error)
+                failures = 1 if time.monotonic() - began > self._timings.look else failures + 1
+                await self._pause(self._again.delay(failures))
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait before the next try; not for a lattice's first."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._waiting.wait()
+                await asyncio.sleep(self._timings.join)
+
+    async def _read_on_this_link(self) -> None:
+        """Read until the time for a new reading has come, a lattice joins, or the connection is another.
+
+        Raises:
+            LinkAwayError, nats.errors.Error, OSError, TimeoutError: it cannot be read.
+        """
+        self._read_on = self._link.since
+        self._completed = False
+        self._waiting.clear()
+        reading = self._reading = asyncio.create_task(self._read(), name=f"bucket of {self._name}")
+        joining = asyncio.create_task(self._joined())
+        try:
+            await asyncio.wait({reading, joining}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._reading = None
+            anew = not reading.done()
+            for task in (reading, joining):
+                task.cancel()
+            await asyncio.wait({reading, joining})
+            error = None if reading.cancelled() else reading.exception()
+        if error is not None:
+            raise error
+        if reading.cancelled() and not anew:
+            raise LinkAwayError(self._link.why or "connection lost")
+
+    async def _joined(self) -> None:
+        """Return when a lattice waits for another reading, and this one has come to its end once."""
+        while not (self._waiting.is_set() and self._completed):
+            await self._waiting.wait()
+            await asyncio.sleep(self._timings.join)
+
+    async def _read(self) -> None:
+        jetstream = self._link.jetstream()
+        name = f"{self._name}-{secrets.token_hex(4)}"
+        await jetstream.add_consumer(STREAM_MODELS, _config(name, self._timings.inactive))
+        stream = await jetstream.stream_info(STREAM_MODELS)
+        # If the stream was made anew between the two, its consumer is none of it, and this says so.
+        pending = (await jetstream.consumer_info(STREAM_MODELS, name)).num_pending or 0
+        subscription = await jetstream.pull_subscribe_bind(name, STREAM_MODELS)
+        try:
+            self._begin(stream.created.isoformat() if stream.created is not None else "")
+            await self._follow(jetstream, subscription, name, pending)
+        finally:
+            with contextlib.suppress(*_TROUBLE):
+                async with asyncio.timeout(self._timings.goodbye):  # it vanishes by itself, a minute later
+                    await subscription.unsubscribe()
+                    await jetstream.delete_consumer(STREAM_MODELS, name)
+
+    def _begin(self, bucket: str) -> None:
+        self._waiting.clear()
+        self._taking = {key: list(portions) for key, portions in self._portions.items()}
+        for portion in self._read_for():
+            portion.begin(bucket)
+
+    def _read_for(self) -> list[Portion]:
+        return [portion for portions in self._taking.values() for portion in portions]
+
+    async def _follow(
+        self, jetstream: JetStreamContext, subscription: JetStreamContext.PullSubscription, name: str, pending: int
+    ) -> None:
+        """Take what there is, then what comes, until everything is to be read again."""
+        ends, taken, delivered = time.monotonic() + self._timings.every, 0, 0
+        if not pending:
+            self._complete()
+        while time.monotonic() < ends:
+            cancellation.check()
+            messages = await _fetch(subscription, self._timings.fetch)
+            for message in messages:
+                taken += 1
+                if message.metadata.sequence.consumer != taken:
+                    raise MissedError("a message of wadm's storage was missed")
+                self._take(message)
+                pending = message.metadata.num_pending
+            if not messages:
+                if taken < delivered:  # what the server had sent before this fetch would be here
+                    raise MissedError("a message of wadm's storage was missed")
+                # Raises if the stream was made anew: a fetch of a consumer that is gone would be silent.
+                info = await jetstream.consumer_info(STREAM_MODELS, name)
+                delivered = info.delivered.consumer_seq if info.delivered is not None else 0
+                pending = (info.num_pending or 0) + max(0, delivered - taken)
+            if not pending:
+                self._complete()
+            else:
+                for portion in self._read_for():
+                    portion.tell()
+
+    def _complete(self) -> None:
+        """Everything that the stream has was taken."""
+        assert self._read_on is not None
+        first, self._completed = not self._completed, True
+        for portion in self._read_for():
+            portion.complete(self._read_on, first=first)
+        if self._warned:
+            self._warned = False
+            _log.info("wadm's storage is read again", lattices=len(self._read_for()))
+
+    def _take(self, message: Msg) -> None:
+        removed = (message.headers or {}).get("KV-Operation") in _REMOVED
+        key = message.subject.removeprefix(MODEL_KEYS)
+        entry = Entry(key, message.metadata.sequence.stream, None if removed else message.data)
+        for portion in [one for list_key in list_keys(key) for one in self._taking.get(list_key, ())]:
+            try:
+                portion.take(entry)
+            except TooManyError as error:
+                self._put_aside(portion, error)
+
+    def _put_aside(self, portion: Portion, error: TooManyError) -> None:
+        """Know nothing of a lattice for a while, and then try again."""
+        self.leave(portion)
+        _log.warning("wadm's storage is not read for a lattice now", key=portion.key, reason=str(error))
+        portion.away(str(error), news=True)
+        self._aside.add(portion)
+        asyncio.get_running_loop().call_later(self._timings.too_many, self._take_back, portion)
+
+    def _take_back(self, portion: Portion) -> None:
+        if portion in self._aside:  # else nobody needs it any more
+            self._aside.discard(portion)
+            self.join(portion)
+
+    def _away(self, error: Exception) -> None:
+        if isinstance(error, MissedError):  # it is read again at once, and what is known counts until then
+            return
+        missing = isinstance(error, APIError) and isinstance(error, NotFoundError)
+        if missing:
+            why = f"no stream {STREAM_MODELS}: wadm makes it, and does not run in this NATS account"
+        elif isinstance(error, PermissionDenied):
+            why = f"the NATS user may not read stream {STREAM_MODELS}: {describe(error)}"
+        elif isinstance(error, nats.errors.NoRespondersError | ServiceUnavailableError):
+            why = "JetStream does not answer: the server starts, or the NATS user's account has none"
+        else:
+            why = str(error) if isinstance(error, LinkAwayError) else describe(error)
+        unreadable = missing or isinstance(
+            error, PermissionDenied | nats.errors.NoRespondersError | ServiceUnavailableError
+        )
+        if not self._warned and self._link.since is not None:
+            self._warned = True
+            _log.warning("wadm's storage is not read now", lattices=len(self._portions), reason=why)
+        for portion in [one for portions in self._portions.values() for one in portions]:
+            portion.away(why, unreadable=unreadable)
+
+
+def list_keys(key: str) -> Iterator[str]:
+    """Return the keys of lists of the lattices that an entry can be about: keys are ambiguous (see ``stored``)."""
+    yield key
+    at = key.find("-")
+    while at >= 0:
+        yield key[:at]
+        at = key.find("-", at + 1)
+
+
+def _config(name: str, inactive: float) -> ConsumerConfig:
+    return ConsumerConfig(
+        name=name,
+        filter_subject=f"{MODEL_KEYS}>",
+        deliver_policy=DeliverPolicy.LAST_PER_SUBJECT,
+        ack_policy=AckPolicy.NONE,
+        inactive_threshold=inactive,
+        mem_storage=True,
+    )
+
+
+async def _fetch(subscription: JetStreamContext.PullSubscription, seconds: float) -> list[Msg]:
+    try:
+        return await fetch(subscription, _BATCH, seconds)
+    except TimeoutError:  # the library's own is one, and it raises Python's if the time ends between two requests
+        return []

@@ -1,0 +1,137 @@
+"""The applications of one lattice: from wadm's storage, or where that may not be read, from wadm's answers.
+
+In: a lattice's address and link. Out: a :class:`trellis.lattice.domain.store.ModelStore`, and word of every change.
+Called by services that keep applications, for each lattice on its link. Invariants: nobody waits for a lattice; what
+was known of one that is away stays, and ``synced_at`` says that it may be old; without the storage no deletion is
+proved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+from trellis.lattice.connection.address import LatticeAddress
+from trellis.lattice.connection.link import Link
+from trellis.lattice.domain.replies import Status
+from trellis.lattice.domain.store import Proof, StoredModel
+from trellis.lattice.storage.bucket import Bucket
+from trellis.lattice.storage.portion import Portion
+from trellis.lattice.timings import LatticeTimings
+from trellis.lattice.wadm.answering import Answering
+from trellis.lattice.wadm.client import Wadm
+from trellis.lattice.wadm.listing import Listing
+from trellis.lattice.wadm.statuses import Statuses
+
+Changed = Callable[[Iterable[str] | None], None]
+"""Called in the event loop with the names of which something may be new, None for all."""
+
+
+class LatticeStore:
+    """``bucket`` is wadm's storage on this link, which is read for all lattices that are on it; the caller runs it."""
+
+    def __init__(
+        self,
+        address: LatticeAddress,
+        link: Link,
+        bucket: Bucket,
+        changed: Changed,
+        timings: LatticeTimings = LatticeTimings(),
+    ) -> None:
+        self.wadm: Final = Wadm(address, link, lambda: self._listing.want(), timings.wadm)  # noqa: PLW0108 (made below)
+        self._lattice = address.lattice
+        self._link = link
+        self._changed = changed
+        self._bucket = bucket
+        self._portion = Portion(address, link, self._on_models, timings.report)
+        self._statuses = Statuses(self.wadm, link, self, changed, timings)
+        self._listing = Listing(self.wadm, link, self._statuses, timings.listing)
+        self._answering = Answering(self.wadm, link, lambda: changed(None), timings.answering)
+        self._there = False
+
+    @property
+    def lattice(self) -> str:
+        """Whose applications they are."""
+        return self._lattice
+
+    @property
+    def bucket(self) -> str:
+        """When the storage was made, as RFC 3339; "" if that is not known."""
+        return "" if self._listed else self._portion.stored.bucket
+
+    @property
+    def synced_at(self) -> float | None:
+        """When this was last known to be complete, in Unix seconds; None while it may not be."""
+        return self._portion.synced_at or (self._listing.synced_at if self._listed else None)
+
+    @property
+    def why(self) -> str:
+        """Why it is not complete, or why deletions cannot be proved, for people; "" if neither is so."""
+        if self._link.since is None:
+            return self._link.why
+        if self._portion.unreadable.is_set() and self._listing.why:
+            return f"{self._portion.why}; {self._listing.why}"
+        if self._listed:
+            return f"deletions cannot be proved: {self._portion.why}"
+        return self._portion.why
+
+    @property
+    def silent(self) -> str:
+        """Why nobody answers for wadm, for people, "" if somebody does."""
+        return self._answering.why
+
+    def find(self, name: str) -> StoredModel | None:
+        """Return an application, None if there is none of this name."""
+        return self._listing.find(name) if self._listed else self._portion.stored.find(name)
+
+    def absence(self, name: str) -> Proof:
+        """Return why there is no application of this name; not to be asked while ``synced_at`` is None."""
+        return Proof.UNKNOWN if self._listed else self._portion.stored.absence(name)
+
+    def listed(self, name: str) -> bool:
+        """Return whether wadm lists an application; what its answers show is listed."""
+        return self._listed or self._portion.stored.listed(name)
+
+    def names(self) -> Collection[str]:
+        """Return the names of all applications."""
+        return self._listing.names() if self._listed else self._portion.stored.names()
+
+    def status(self, name: str) -> Status | None:
+        """Return what wadm last said of an application as it is deployed now, None if nothing was heard."""
+        return self._statuses.find(name)
+
+    def link_changed(self) -> None:
+        """The link may be lost, or another."""
+        self._bucket.link_changed()
+        self._listing.want()
+        self._statuses.want()
+        there = self._link.since is not None
+        if self._there and not there:
+            self._changed(None)  # what is known may be old from now on
+        self._there = there
+
+    async def run(self) -> None:
+        """Keep up with the lattice until cancelled."""
+        self._bucket.join(self._portion)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._list())
+                tasks.create_task(self._statuses.run(self._lattice))
+                tasks.create_task(self._answering.run())
+        finally:
+            self._bucket.leave(self._portion)
+
+    @property
+    def _listed(self) -> bool:
+        """Whether what wadm answers counts: its storage cannot be read."""
+        return self._portion.unreadable.is_set() and self._listing.known
+
+    async def _list(self) -> None:
+        while True:
+            await self._portion.unreadable.wait()
+            await self._listing.run(self._lattice, lambda: not self._portion.unreadable.is_set(), self._on_models)
+
+    def _on_models(self, names: Iterable[str] | None) -> None:
+        self._statuses.models_changed(names)
+        self._changed(names)

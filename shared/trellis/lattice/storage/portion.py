@@ -1,0 +1,110 @@
+"""What one lattice has in the storage that wadm keeps for all lattices of its NATS: its part of a bucket.
+
+In: entries and news of a bucket that is read for several lattices. Out: the lattice's applications, since when they are
+complete, and word of every change. Made by ``lattice_store``, filled by ``bucket``. Invariants: nothing is forgotten
+before all was read to its end (ADR 0045); what one lattice has too much of, or what of it cannot be read, costs no
+other lattice (ADR 0077).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from trellis.lattice.connection.address import LatticeAddress
+from trellis.lattice.connection.link import Link
+from trellis.lattice.domain.reading import LatticeDataError
+from trellis.lattice.domain.stored import Entry, Stored
+from trellis.lattice.domain.subjects import model_list_key
+from trellis.lattice.timings import LatticeTimings
+from trellis.telemetry import get_logger
+
+Changed = Callable[[Iterable[str] | None], None]
+"""Called in the event loop with the names of which something may be new, None for all."""
+
+_log = get_logger(__name__)
+
+
+class Portion:
+    """``unreadable`` is set while there is no such bucket, or this user may not read it: waiting does not help.
+
+    ``report``: seconds between two log lines about entries that cannot be read.
+    """
+
+    def __init__(
+        self, address: LatticeAddress, link: Link, changed: Changed, report: float = LatticeTimings().report
+    ) -> None:
+        self._report = report
+        self.key: Final = model_list_key(address.lattice, address.account)
+        """Of the list of the lattice's names; with "-" behind it all others of its keys begin."""
+        self.stored: Final = Stored(self.key)
+        self.unreadable: Final = asyncio.Event()
+        self.why = "wadm's storage was not read yet"
+        """Why it is not read now, for people; "" if it is."""
+        self._lattice = address.name
+        self._link = link
+        self._changed = changed
+        self._synced: tuple[float, float] | None = None
+        self._news: set[str] = set()
+        self._garbage_told = -self._report
+
+    @property
+    def synced_at(self) -> float | None:
+        """When this was last complete, in Unix seconds; None if it is not on the connection of now."""
+        if self._synced is None or self._link.since != self._synced[0]:
+            return None
+        return self._synced[1]
+
+    def begin(self, bucket: str) -> None:
+        """A bucket is read from its beginning."""
+        self._news = set()
+        self.stored.begin(bucket)
+
+    def take(self, entry: Entry) -> None:
+        """Take an entry with one of this lattice's keys; it is told later.
+
+        Raises:
+            TooManyError: there is no room for it.
+        """
+        try:
+            self._news |= self.stored.take(entry)
+        except LatticeDataError as error:
+            self._tell_garbage(error)
+
+    def complete(self, read_on: float, *, first: bool) -> None:
+        """Everything that the bucket has was taken, on the link of that time; ``first``: of this reading."""
+        was_away = self.synced_at is None
+        if first:  # later there is nothing that this reading has not seen
+            self._news |= self.stored.complete()
+        self._synced = (read_on, time.time())
+        self.why = ""
+        self.unreadable.clear()
+        if was_away:
+            self._news.clear()
+            self._changed(None)
+        else:
+            self.tell()
+
+    def tell(self) -> None:
+        """Say what is new, if what is known is complete but for it."""
+        if self._news and self.synced_at is not None:
+            news, self._news = self._news, set()
+            self._changed(news)
+
+    def away(self, why: str, *, unreadable: bool = False, news: bool = False) -> None:
+        """It is not read for a reason; ``news``: also if it was not read before."""
+        was_there, self._synced, self.why = self._synced is not None, None, why
+        if unreadable:
+            self.unreadable.set()
+        if was_there or news:  # else waiting for it would go on without a word
+            self._changed(None)
+
+    def _tell_garbage(self, error: LatticeDataError) -> None:
+        now = time.monotonic()
+        if now - self._garbage_told >= self._report:
+            self._garbage_told = now
+            _log.warning(
+                "an entry of wadm's storage cannot be read: it is left out", lattice=self._lattice, reason=str(error)
+            )

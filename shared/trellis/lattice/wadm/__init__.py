@@ -1,0 +1,1 @@
+"""wadm's API: requests, statuses, lists."""

@@ -1,0 +1,63 @@
+"""Whether anybody answers for wadm: its storage can be read, and its last words heard, long after it died.
+
+In: a client of wadm, its link. Out: why wadm is silent, and word of every change. Called by ``lattice_store``.
+Invariants: one question at a time; a restart of wadm is no silence; a user who may not ask takes nothing for silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from trellis.bus.connection import cancellation
+from trellis.lattice.connection.link import Link, LinkAwayError, SilenceError
+from trellis.lattice.domain.reading import LatticeDataError
+from trellis.lattice.domain.replies import WadmRefusedError
+from trellis.lattice.timings import AnsweringTimings
+from trellis.lattice.wadm.client import Wadm
+
+_SILENT: Final = 3
+"""Questions in a row without an answer; where nobody listens each ends at once, so it is silent after two seconds."""
+_ASKED: Final = "trellis-asks"
+"""wadm answers about applications that it does not have, too, and looks in one stream for it."""
+
+
+class Answering:
+    """``why`` is why wadm is silent, for people; "" if it answers, or was not asked often enough."""
+
+    def __init__(
+        self, wadm: Wadm, link: Link, changed: Callable[[], None], timings: AnsweringTimings = AnsweringTimings()
+    ) -> None:
+        self._timings = timings
+        self.why = ""
+        self._wadm = wadm
+        self._link = link
+        self._changed = changed
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        failures = 0
+        while True:
+            cancellation.check()
+            await self._link.there()
+            why = await self._ask()
+            failures = failures + 1 if why and self._link.since is not None else 0
+            if not why or failures >= _SILENT:
+                self._tell(why)
+            await asyncio.sleep(self._timings.again if failures else self._timings.every)
+
+    async def _ask(self) -> str:
+        """Return why there is no answer, "" if there is, or another reason than that wadm is silent."""
+        try:
+            await self._wadm.status(_ASKED)
+        except SilenceError as error:
+            return str(error)
+        except (LinkAwayError, LatticeDataError, WadmRefusedError):
+            return ""
+        return ""
+
+    def _tell(self, why: str) -> None:
+        news, self.why = bool(why) != bool(self.why), why
+        if news:
+            self._changed()

@@ -1,0 +1,114 @@
+"""Asks wadm about the applications of one lattice, and tells it what to do with them.
+
+In: a link and a lattice's address. Out: what wadm answered. Called by services that keep applications. Invariants: a
+question waits for one answer, 5 s, to put 10 s at most; what wadm refuses is told in its words; nothing is tried again.
+Source: wadm 0.21, ``[<account>.]wadm.api.<lattice>.model.<verb>[.<application>]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+import orjson
+
+from trellis.lattice.connection.address import LatticeAddress
+from trellis.lattice.connection.link import Link, TooLargeError
+from trellis.lattice.domain.models import Model, read_models, read_statuses
+from trellis.lattice.domain.replies import (
+    Put,
+    Status,
+    Version,
+    read_delete,
+    read_deploy,
+    read_get,
+    read_put,
+    read_status,
+    read_versions,
+)
+from trellis.lattice.domain.subjects import model_list_subject, model_put_subject, model_subject
+from trellis.lattice.timings import WadmTimings
+
+Answer = TypeVar("Answer")
+_JSON: Final = {"Content-Type": "application/json"}
+"""wadm reads what is not said to be JSON as YAML, where some characters are line breaks, and become spaces."""
+
+
+class Wadm:
+    """What one says to wadm about a lattice's applications. ``wrote`` is called after wadm acknowledged a change.
+
+    Every method raises ``LinkAwayError`` if wadm does not answer, ``WadmRefusedError`` if it says no,
+    ``LatticeDataError`` if its answer cannot be read, and ``SubjectError`` for a name that can be in no subject.
+    """
+
+    def __init__(
+        self,
+        address: LatticeAddress,
+        link: Link,
+        wrote: Callable[[], None] = lambda: None,
+        timings: WadmTimings = WadmTimings(),
+    ) -> None:
+        self._timings = timings
+        self._of = (address.lattice, address.account)
+        self._link = link
+        self._wrote = wrote
+
+    async def models(self) -> tuple[Model, ...]:
+        """Return all applications, in the order of their names."""
+        return (await self.models_and_statuses())[0]
+
+    async def models_and_statuses(self) -> tuple[tuple[Model, ...], Mapping[str, Status]]:
+        """Return all applications, in the order of their names, and by name what wadm says of each."""
+        answer = await self._link.ask(model_list_subject(*self._of), seconds=self._timings.answer)
+        return read_models(answer), read_statuses(answer)
+
+    async def put(self, manifest: Mapping[str, Any], beside: Iterable[Mapping[str, Any]] = ()) -> Put:
+        """Store a version of an application.
+
+        Args:
+            manifest: of the version.
+            beside: those of all versions that wadm has of it: they are one entry of its storage.
+
+        Raises:
+            TooLargeError: the server does not take it, or not the entry; wadm would try that for 5 s, and not say why.
+        """
+        subject, payload = model_put_subject(*self._of), orjson.dumps(manifest)
+        sizes = [len(payload), *(len(orjson.dumps(one)) for one in beside)]
+        if len(sizes) > 1 and sum(sizes) > self._link.limit:
+            entry, remedy = f"an entry with {len(sizes)} versions", "delete old ones, `wash app delete NAME VERSION`"
+            raise TooLargeError(entry, sum(sizes), self._link.limit, remedy)
+        return self._done(read_put(await self._link.ask(subject, payload, seconds=self._timings.stored, headers=_JSON)))
+
+    async def deploy(self, application: str, version: str) -> str | None:
+        """Deploy a version, and return it; None if there is no such application."""
+        return self._done(read_deploy(await self._ask("deploy", application, {"version": version})))
+
+    async def undeploy(self, application: str) -> bool:
+        """Take an application off its hosts, all versions stay; return whether there is such an application."""
+        return self._done(read_deploy(await self._ask("undeploy", application, {}))) is not None
+
+    async def delete(self, application: str) -> bool:
+        """Delete an application with all versions; return whether there was one."""
+        return self._done(read_delete(await self._ask("del", application, {"version": None})))
+
+    async def get(self, application: str, version: str | None = None) -> Mapping[str, Any] | None:
+        """Return the manifest of a version, by default the newest; None if there is none."""
+        return read_get(await self._ask("get", application, {} if version is None else {"version": version}))
+
+    async def versions(self, application: str) -> tuple[Version, ...] | None:
+        """Return the versions of an application, the oldest first; None if there is no such application."""
+        return read_versions(await self._ask("versions", application))
+
+    async def status(self, application: str) -> Status:
+        """Return what wadm says of an application."""
+        return read_status(await self._ask("status", application))
+
+    def _done(self, answer: Answer) -> Answer:
+        self._wrote()
+        return answer
+
+    async def _ask(self, verb: str, application: str, body: Mapping[str, Any] | None = None) -> bytes:
+        payload = b"" if body is None else orjson.dumps(body)
+        lattice, account = self._of
+        subject = model_subject(lattice, verb, application, account)
+        return await self._link.ask(subject, payload, seconds=self._timings.answer)

@@ -1,0 +1,153 @@
+"""The named configurations of a lattice that say where something listens.
+
+In: a link, names. Out: of each what of it says an address, and nothing else: others may have secrets in them. Called by
+``trellis.lattice.follow.comparison``. Invariants: one that could not be read keeps what it had; one that is not there
+says nothing, which is known then. Source: wasmCloud 1.x keeps them in the KV bucket ``CONFIGDATA_<lattice>`` as maps of
+strings. They are got one by one: a client's watch of a bucket can be deaf after its server's restart. A tenant's bucket
+is in the tenant's own account: from wadm's account a host is asked, by the control interface, which NATS brings there
+because wadm needs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import re
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import orjson
+
+from trellis.lattice.connection.address import LatticeAddress
+from trellis.lattice.connection.link import Link
+from trellis.lattice.domain.manifests import SETTINGS
+from trellis.lattice.domain.reading import LatticeDataError, decoded
+from trellis.lattice.domain.subjects import (
+    SubjectError,
+    configuration_ask_subject,
+    configuration_get_subject,
+    configuration_subject,
+)
+from trellis.lattice.timings import ComparisonTimings
+
+_KEY: Final = re.compile(r"[-/_=.a-zA-Z0-9]+")
+_NOT_FOUND: Final = 404
+_GONE: Final = re.compile(rb"^KV-Operation:\s*(DEL|PURGE)\s*$", re.MULTILINE | re.IGNORECASE)
+_ASKED_AT_ONCE: Final = 16
+
+
+class NamedConfigurations:
+    """``known``: by name what was read."""
+
+    def __init__(self, address: LatticeAddress, link: Link, timings: ComparisonTimings = ComparisonTimings()) -> None:
+        self._timings = timings
+        self.known: dict[str, Mapping[str, str]] = {}
+        self._address = address
+        self._link = link
+        self._doubted: set[str] = set()
+
+    def doubt(self, name: str) -> bool:
+        """Read one anew when it is needed next; return whether anybody needed it yet."""
+        if name in self.known:
+            self._doubted.add(name)
+        return name in self.known
+
+    def doubt_all(self) -> None:
+        """Read every one anew when it is needed next."""
+        self._doubted |= self.known.keys()
+
+    def keep(self, names: Collection[str]) -> None:
+        """Forget all but these."""
+        self.known = {name: found for name, found in self.known.items() if name in names}
+        self._doubted &= self.known.keys()
+
+    async def read(self, names: Collection[str]) -> None:
+        """Read those of these that are not known, or in doubt.
+
+        Raises:
+            LinkAwayError: one could not be read; others may have been.
+            LatticeDataError: an answer is none.
+        """
+        gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+        async def one(name: str) -> None:
+            async with gate:
+                found = await self._get(name)
+            self.known[name] = found
+            self._doubted.discard(name)
+
+        wanted = [name for name in names if name not in self.known or name in self._doubted]
+        answers = await asyncio.gather(*map(one, wanted), return_exceptions=True)
+        for error in answers:
+            if isinstance(error, BaseException):
+                raise error
+
+    async def _get(self, name: str) -> Mapping[str, str]:
+        if not _KEY.fullmatch(name):
+            return {}  # no key of a bucket can be called so
+        lattice = self._address.lattice
+        if self._address.account:
+            return await self._ask_host(name)
+        question = orjson.dumps({"last_by_subj": configuration_subject(lattice, name)})
+        subject = configuration_get_subject(lattice)
+        return read_configuration(await self._link.ask(subject, question, seconds=self._timings.answer))
+
+    async def _ask_host(self, name: str) -> Mapping[str, str]:
+        try:
+            subject = configuration_ask_subject(self._address.lattice, name, self._address.control_prefix)
+        except SubjectError as error:
+            raise LatticeDataError(str(error)) from None
+        return read_host_configuration(await self._link.ask(subject, seconds=self._timings.answer))
+
+
+def read_configuration(payload: bytes) -> Mapping[str, str]:
+    """Return what a configuration says of an address; nothing, if there is none of the name, or it is no map.
+
+    Raises:
+        LatticeDataError: it is no answer of JetStream, or JetStream says that it cannot.
+    """
+    answer = decoded(payload)
+    if not isinstance(answer, dict):
+        raise LatticeDataError("no answer of JetStream")
+    error, message = answer.get("error"), answer.get("message")
+    if isinstance(error, dict):
+        if error.get("code") == _NOT_FOUND:
+            return {}
+        raise LatticeDataError(f"JetStream: {error.get('description') or 'an error without a description'}")
+    if not isinstance(message, dict):
+        raise LatticeDataError("no answer of JetStream")
+    if _GONE.search(_bytes(message.get("hdrs"))):
+        return {}
+    try:
+        found = decoded(_bytes(message.get("data")))
+    except LatticeDataError:
+        return {}
+    return _address_in(found)
+
+
+def read_host_configuration(payload: bytes) -> Mapping[str, str]:
+    """Return what a configuration says of an address, from a host's answer; nothing, if there is none of the name.
+
+    Raises:
+        LatticeDataError: it is no answer of the control interface, or says that it failed.
+    """
+    answer = decoded(payload)
+    if not isinstance(answer, dict) or not isinstance(answer.get("success"), bool):
+        raise LatticeDataError("no answer of the control interface")
+    if not answer["success"]:
+        raise LatticeDataError(f"the host says: {answer.get('message') or 'no'}")
+    return _address_in(answer.get("response"))
+
+
+def _address_in(found: object) -> Mapping[str, str]:
+    if not isinstance(found, dict):
+        return {}
+    return {key.lower(): value for key, value in found.items() if key.lower() in SETTINGS and isinstance(value, str)}
+
+
+def _bytes(text: object) -> bytes:
+    try:
+        return base64.b64decode(text) if isinstance(text, str) else b""
+    except (binascii.Error, ValueError):
+        return b""

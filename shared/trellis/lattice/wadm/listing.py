@@ -1,0 +1,154 @@
+"""A lattice's applications as wadm's answers tell them, for users who may not read its storage.
+
+In: a client of wadm. Out: the applications and their statuses, since when they are complete. Called by
+``lattice_store`` while the bucket is unreadable. Invariants: at most 16 questions at once; a version is asked for once;
+what wadm says of itself only shortens the wait; nothing here proves that an application was deleted, and a question
+that fails takes nothing away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final
+
+from trellis.lattice.connection.link import Link, LinkAwayError
+from trellis.lattice.domain.models import Model
+from trellis.lattice.domain.reading import LatticeDataError
+from trellis.lattice.domain.replies import WadmRefusedError
+from trellis.lattice.domain.store import StoredModel
+from trellis.lattice.domain.subjects import SubjectError, wadm_events_subject
+from trellis.lattice.timings import ListingTimings
+from trellis.lattice.wadm.client import Wadm
+from trellis.lattice.wadm.statuses import Statuses
+
+_ASKED_AT_ONCE: Final = 16
+_TROUBLE: Final = (LinkAwayError, LatticeDataError, WadmRefusedError, SubjectError)
+
+Manifest = Mapping[str, Any]
+
+
+class Listing:
+    """``why`` is why wadm does not tell, for people; "" if it does."""
+
+    def __init__(self, wadm: Wadm, link: Link, statuses: Statuses, timings: ListingTimings = ListingTimings()) -> None:
+        self._timings = timings
+        self.why = "wadm was not asked yet"
+        self.known = False
+        """Whether wadm told all applications since the bucket could not be read: what it told counts then."""
+        self._wadm = wadm
+        self._link = link
+        self._statuses = statuses
+        self._wanted = asyncio.Event()
+        self._models: dict[str, tuple[Model, StoredModel]] = {}
+        self._afresh = 0.0
+        self._synced: tuple[float, float] | None = None
+
+    @property
+    def synced_at(self) -> float | None:
+        """When this was last complete, in Unix seconds; None if it is not on the connection of now."""
+        if self._synced is None or self._link.since != self._synced[0]:
+            return None
+        return self._synced[1]
+
+    def find(self, name: str) -> StoredModel | None:
+        """Return an application, None if there is none."""
+        found = self._models.get(name)
+        return None if found is None else found[1]
+
+    def names(self) -> Collection[str]:
+        """Return the names of all applications."""
+        return self._models.keys()
+
+    def want(self) -> None:
+        """Something may be new: it is asked soon."""
+        self._wanted.set()
+
+    async def run(
+        self, lattice: str, readable: Callable[[], bool], changed: Callable[[Iterable[str] | None], None]
+    ) -> None:
+        """Ask until the bucket can be read, and tell the names of which something is new, None for all."""
+        subject = wadm_events_subject(lattice)
+        await self._link.listen(subject, self._on_wadm)
+        try:
+            while not readable():
+                self._wanted.clear()
+                was_away = self.synced_at is None
+                news = await self._compare()
+                if was_away != (self.synced_at is None):
+                    changed(None)
+                elif news:
+                    changed(news)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._timings.every):
+                        await self._wanted.wait()
+                await asyncio.sleep(self._timings.settle)  # several changes, one list
+        finally:
+            self._synced, self.known = None, False
+            await self._link.ignore(subject, self._on_wadm)
+
+    def _on_wadm(self, subject: str, payload: bytes) -> None:
+        del subject, payload  # wadm is asked what there is: events come twice, late, and from other tenants
+        self.want()
+
+    async def _compare(self) -> set[str]:
+        """Ask for what is new; return the names of that."""
+        since = self._link.since
+        afresh = time.monotonic() - self._afresh > self._timings.afresh
+        answered = self._statuses.asking()
+        try:
+            models, statuses = await self._wadm.models_and_statuses()
+            listed = {model.name: model for model in models}
+            wanted = [model for name, model in listed.items() if afresh or not self._has(name, model)]
+            found = await self._get_all(wanted, afresh)
+        except _TROUBLE as error:
+            self.why, self._synced = f"wadm: {error}", None
+            return set()
+        if afresh:
+            self._afresh = time.monotonic()
+        news = {name for name, stored in found.items() if self.find(name) != stored} | (self._models.keys() - listed)
+        self._models = {
+            name: (model, found[name] if name in found else self._models[name][1])
+            for name, model in listed.items()
+            if name in found or name in self._models
+        }
+        answered(statuses)
+        self.why, self.known = "", True
+        self._synced = None if since is None else (since, time.time())
+        return news
+
+    def _has(self, name: str, model: Model) -> bool:
+        known = self._models.get(name)
+        return known is not None and (known[0].version, known[0].deployed) == (model.version, model.deployed)
+
+    async def _get_all(self, wanted: Collection[Model], afresh: bool) -> dict[str, StoredModel]:
+        gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+        async def one(model: Model) -> StoredModel | None:
+            async with gate:
+                return await self._get(model.name, {} if afresh else self._known(model.name))
+
+        answers = await asyncio.gather(*map(one, wanted), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return {answer.name: answer for answer in answers if isinstance(answer, StoredModel)}
+
+    def _known(self, name: str) -> dict[str, Manifest]:
+        found = self.find(name)
+        return {} if found is None else dict(found.versions)
+
+    async def _get(self, name: str, known: Mapping[str, Manifest]) -> StoredModel | None:
+        """Return an application, None if it went away meanwhile."""
+        listed = await self._wadm.versions(name)
+        if listed is None:
+            return None
+        versions: list[tuple[str, Manifest]] = []
+        for one in listed:
+            manifest = known.get(one.version) or await self._wadm.get(name, one.version)
+            if manifest is not None:
+                versions.append((one.version, manifest))
+        deployed = next((one.version for one in listed if one.deployed), "")
+        return StoredModel(name, tuple(versions), deployed, 0) if versions else None

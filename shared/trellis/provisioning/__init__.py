@@ -1,0 +1,1 @@
+"""Nodes, Shims and installer Jobs, as the services that provision nodes read them. Pure."""

@@ -1,0 +1,91 @@
+"""The rollout ledger: which nodes are in work for which Shims, and whose rollout is halted.
+
+Pure. In: the ConfigMap as the API server returns it. Out: the ledger, and back. Written by ``provisioner`` alone, read
+by whatever shows a rollout. Invariant: an entry that somebody broke is left out, and costs no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from trellis import names
+from trellis.installer_api.digits import whole
+from trellis.provisioning.views import KWASM
+
+Manifest = dict[str, Any]
+_FEARED: Final = "/feared"
+"""At the end of an entry of the ledger; who does not know it reads the entry without it."""
+Try = tuple[str, str, int]
+"""A Node's uid, the digest of what it is to have, the attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One node in work: what it is to have, which attempt, since when (Unix seconds), which shims change.
+
+    ``feared``: the shims may be there though no mark names them, from a try before this one whose Job is gone.
+    """
+
+    digest: str
+    attempt: int
+    since: int
+    shims: tuple[str, ...] = (KWASM,)
+    feared: bool = False
+
+    def tried(self, uid: str) -> Try:
+        """Return which try of a Node, by its uid, the slot is for."""
+        return uid, self.digest, self.attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The nodes in work by Node uid, the shims whose rollout is halted, and those of whose halt the bus was told."""
+
+    entries: Mapping[str, Entry]
+    halted: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+
+
+def make_ledger(namespace: str, ledger: Ledger, resource_version: str | None) -> Manifest:
+    """Return the ledger's ConfigMap: an entry a node in work, keyed by Node uid (about 100 bytes each).
+
+    With the resourceVersion of what was read, writing it is a compare-and-swap.
+    """
+    marks = {names.ANNOTATION_HALTED: ledger.halted, names.ANNOTATION_HALT_TOLD: ledger.told}
+    metadata: Manifest = {
+        "name": names.LEDGER,
+        "namespace": namespace,
+        "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY, names.LABEL_LEDGER: "true"},
+        "annotations": {key: ",".join(value) for key, value in marks.items() if value},
+    }
+    if resource_version:
+        metadata["resourceVersion"] = resource_version
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {uid: _encode(entry) for uid, entry in sorted(ledger.entries.items())},
+    }
+
+
+def _encode(entry: Entry) -> str:
+    return f"{entry.digest}/{entry.attempt}/{entry.since}/{','.join(entry.shims)}{_FEARED if entry.feared else ''}"
+
+
+def read_ledger(manifest: Manifest) -> Ledger:
+    """Read a ledger as the API server returns it; an entry someone broke is left out (its Job is adopted again)."""
+    entries: dict[str, Entry] = {}
+    for uid, value in (manifest.get("data") or {}).items():
+        feared = value.endswith(_FEARED)
+        digest, attempt, since, shims = (*value.removesuffix(_FEARED).split("/"), "", "", "")[:4]
+        number, begun = whole(attempt), whole(since)
+        if digest and number is not None and begun is not None:
+            entries[uid] = Entry(digest, number, begun, tuple(filter(None, shims.split(","))) or (KWASM,), feared)
+    marks = manifest["metadata"].get("annotations") or {}
+    halted, told = (
+        tuple(filter(None, (marks.get(key) or "").split(",")))
+        for key in (names.ANNOTATION_HALTED, names.ANNOTATION_HALT_TOLD)
+    )
+    return Ledger(entries, halted, told)

@@ -1,0 +1,158 @@
+"""Nodes and installer Jobs as the API server returns them, read into the views that decisions are made on.
+
+Pure. In: raw manifests. Out: frozen views of ``provisioning``. Called by the informers of ``node_watcher`` and
+``provisioner``, and by the command line. Invariant: the two services read one manifest alike.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from trellis import names
+from trellis.installer_api.digits import whole
+from trellis.provisioning.excluded_nodes import skip_of
+from trellis.provisioning.views import (
+    END_NOW_SECONDS,
+    PROOFS,
+    PROVISION,
+    JobState,
+    JobView,
+    Manifest,
+    NodeTaint,
+    NodeView,
+)
+
+_MAY_RUN: Final = ("active", "terminating", "succeeded")
+_POD_COUNTS: Final = (*_MAY_RUN, "failed")
+"""Of a Job's status; the Job controller may count as failed what it deleted because the Job is suspended."""
+
+
+def unix_seconds(timestamp: str | None) -> int | None:
+    """Return a Kubernetes timestamp (RFC 3339, whole seconds) as Unix seconds; None stays None."""
+    return int(datetime.fromisoformat(timestamp).timestamp()) if timestamp else None
+
+
+def view_node(manifest: Manifest) -> NodeView:
+    """Project a Node as the API server returns it."""
+    metadata = manifest["metadata"]
+    labels: Mapping[str, str] = metadata.get("labels") or {}
+    annotations: Mapping[str, str] = metadata.get("annotations") or {}
+    status = manifest.get("status") or {}
+    info = status.get("nodeInfo") or {}
+    taints = (manifest.get("spec") or {}).get("taints") or ()
+    return NodeView(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        architecture=sys.intern(info.get("architecture", "")),
+        operating_system=info.get("operatingSystem") or labels.get("kubernetes.io/os", "linux"),
+        runtime_version=sys.intern(info.get("containerRuntimeVersion", "")),
+        labels=tuple(sorted(labels.items())),
+        handlers=frozenset(handler.get("name", "") for handler in status.get("runtimeHandlers") or ()),
+        opt_in=annotations.get(names.ANNOTATION_OPT_IN),
+        provisioned=labels.get(names.LABEL_PROVISIONED),
+        provisioned_name=annotations.get(names.LABEL_PROVISIONED),
+        wasm=labels.get(names.LABEL_WASM_READY),
+        digest=annotations.get(names.ANNOTATION_DIGEST),
+        verified=annotations.get(names.ANNOTATION_VERIFIED),
+        marked_uid=annotations.get(names.ANNOTATION_NODE_UID),
+        failure=annotations.get(names.ANNOTATION_FAILURE),
+        failed_attempt=annotations.get(names.ANNOTATION_FAILED_ATTEMPT),
+        failed_shims=annotations.get(names.ANNOTATION_BLAMED),
+        shims=annotations.get(names.ANNOTATION_SHIMS),
+        taints=tuple(
+            NodeTaint(taint.get("key", ""), taint.get("effect", ""), taint.get("value"), taint.get("timeAdded"))
+            for taint in taints
+        ),
+        skip=skip_of(
+            labels,
+            ((taint.get("key", ""), taint.get("value")) for taint in taints),
+            deleting="deletionTimestamp" in metadata,
+        ),
+        ready=any(
+            condition.get("type") == "Ready" and condition.get("status") == "True"
+            for condition in status.get("conditions") or ()
+        ),
+        has_annotations="annotations" in metadata,
+        has_labels="labels" in metadata,
+    )
+
+
+def view_job(manifest: Manifest) -> JobView:
+    """Project an installer Job as the API server returns it.
+
+    A Job is complete or failed when the condition of that type is ``True``, never by its counts (KEP-3998: the
+    counts run ahead of the terminal condition). A Job whose pods admission sent to another node proves nothing about
+    the node that it names, and may end before it is deleted: it has no ``node_uid``.
+    """
+    metadata = manifest["metadata"]
+    labels: Mapping[str, str] = metadata.get("labels") or {}
+    annotations: Mapping[str, str] = metadata.get("annotations") or {}
+    status = manifest.get("status") or {}
+    state, condition, finished = _job_state(status)
+    suspended = bool((manifest.get("spec") or {}).get("suspend"))
+    return JobView(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        node=annotations.get(names.ANNOTATION_NODE, ""),
+        node_uid="" if _runs_elsewhere(manifest) else labels.get(names.LABEL_NODE_UID, ""),
+        digest=labels.get(names.LABEL_DIGEST, ""),
+        operation=labels.get(names.LABEL_OPERATION, PROVISION),
+        attempt=whole(labels.get(names.LABEL_ATTEMPT)) or 1,
+        handlers=_names(annotations.get(names.ANNOTATION_HANDLER)),
+        removed_handlers=_names(annotations.get(names.ANNOTATION_REMOVED_HANDLERS)),
+        feared=_names(annotations.get(names.ANNOTATION_FEARED)),
+        installs=annotations.get(names.ANNOTATION_SHIMS),
+        traceparent=annotations.get(names.ANNOTATION_TRACEPARENT),
+        state=state,
+        condition=condition,
+        given_up=_words_of(status, "FailureTarget") if state is JobState.ACTIVE else "",
+        created_at=unix_seconds(metadata.get("creationTimestamp")) or 0,
+        started_at=unix_seconds(status.get("startTime")),
+        finished_at=finished,
+        failure=annotations.get(names.ANNOTATION_JOB_FAILURE),
+        blamed=annotations.get(names.ANNOTATION_BLAMED),
+        succeeded=bool(status.get("succeeded")),
+        ends_now=(manifest.get("spec") or {}).get("activeDeadlineSeconds") == END_NOW_SECONDS,
+        disruptive=annotations.get(names.ANNOTATION_DISRUPTIVE) == "true",
+        canaries=_names(annotations.get(names.ANNOTATION_CANARIES)),
+        proved=PROOFS.get(annotations.get(names.ANNOTATION_PROOF, "")),
+        undoes=annotations.get(names.ANNOTATION_UNDOES, ""),
+        deleting="deletionTimestamp" in metadata,
+        has_pods=any(status.get(count) for count in (_MAY_RUN if suspended else _POD_COUNTS)),
+        suspended=suspended,
+    )
+
+
+def _runs_elsewhere(manifest: Manifest) -> bool:
+    template = (manifest.get("spec") or {}).get("template")
+    if template is None:
+        return False
+    named = (manifest["metadata"].get("annotations") or {}).get(names.ANNOTATION_NODE)
+    return bool(template["spec"].get("nodeName") != named)
+
+
+def _names(value: str | None) -> frozenset[str]:
+    return frozenset(filter(None, (value or "").split(",")))
+
+
+def _job_state(status: Mapping[str, Any]) -> tuple[JobState, str, int | None]:
+    """Return state, ``reason: message`` of the terminal condition, and when it came."""
+    for condition in status.get("conditions") or ():
+        if condition.get("status") == "True" and condition.get("type") in (JobState.COMPLETE, JobState.FAILED):
+            ended = unix_seconds(condition.get("lastTransitionTime"))
+            return JobState(condition["type"]), _words_of(status, condition["type"]), ended
+    return JobState.ACTIVE, "", None
+
+
+def _words_of(status: Mapping[str, Any], kind: str) -> str:
+    """Return ``reason: message`` of a condition that is true, "" if it is not."""
+    for condition in status.get("conditions") or ():
+        if condition.get("status") == "True" and condition.get("type") == kind:
+            return ": ".join(part for part in (condition.get("reason"), condition.get("message")) if part) or kind
+    return ""

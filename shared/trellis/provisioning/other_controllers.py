@@ -1,0 +1,126 @@
+"""Controllers of others that work on the same nodes and Shims: whether they run, and what must wait for them.
+
+Pure. In: raw Deployments. Out: small views, what they keep us from. Called by ``provisioner``, which begins nothing
+beside them, and by ``trellis migrate``.
+Invariant: a controller counts as running until its Deployment is scaled to 0 and has no pod left, or is gone.
+Source of the facts: the charts and images of KWasm's operator and of runtime-class-manager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from trellis import names
+from trellis.provisioning.views import KWASM, NodeView, Wish, wish_of
+
+Manifest = Mapping[str, Any]
+
+
+class Peer(StrEnum):
+    """An operator that Trellis replaces; the name of its image and of its chart's label."""
+
+    KWASM = "kwasm-operator"
+    RCM = "runtime-class-manager"
+    WASMCLOUD_OPERATOR = "wasmcloud-operator"
+
+
+NAMES: Final[Mapping[Peer, frozenset[str]]] = {
+    **{peer: frozenset({peer.value}) for peer in Peer},
+    Peer.WASMCLOUD_OPERATOR: frozenset({Peer.WASMCLOUD_OPERATOR.value, "wadm-operator"}),
+}
+"""Names of each peer's images and charts; wasmcloud-operator's repository calls its own wadm-operator since 0.5.1."""
+PROVISIONING: Final = (Peer.KWASM, Peer.RCM)
+"""Those that work on nodes and Shims."""
+
+
+COMMANDS: Final[Mapping[Peer, str]] = {
+    Peer.KWASM: "trellis migrate kwasm",
+    Peer.RCM: "trellis migrate rcm",
+    Peer.WASMCLOUD_OPERATOR: "trellis migrate wasmcloud-operator",
+}
+"""What takes over what each has left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """A Deployment that runs a peer's operator. ``taken_over``: a person said that Trellis may work beside it."""
+
+    peer: Peer
+    namespace: str
+    name: str
+    uid: str
+    taken_over: bool = False
+
+    @property
+    def place(self) -> str:
+        """Return ``Deployment namespace/name``."""
+        return f"Deployment {self.namespace}/{self.name}"
+
+    @property
+    def advice(self) -> str:
+        """What shall be done about it, both ways out."""
+        return (
+            f"{self.place} runs {self.peer.value}, which works on the same: nothing is begun beside it. Remove it "
+            f"(kubectl -n {self.namespace} delete deployment {self.name}), or give "
+            f"`{COMMANDS[self.peer]} --take-over`"
+        )
+
+
+def view_controller(deployment: Manifest, peers: Iterable[Peer] = PROVISIONING) -> Controller | None:
+    """Return the operator of one of the peers that a Deployment runs, None if it runs none."""
+    metadata, spec = deployment["metadata"], deployment.get("spec") or {}
+    replicas = spec.get("replicas", 1), (deployment.get("status") or {}).get("replicas", 0)
+    if not any(replicas):
+        return None
+    for peer in peers:
+        if is_of(peer, deployment):
+            marks = metadata.get("annotations") or {}
+            return Controller(
+                peer,
+                metadata["namespace"],
+                metadata["name"],
+                metadata["uid"],
+                marks.get(names.ANNOTATION_TAKEN_OVER) == "true",
+            )
+    return None
+
+
+def is_of(peer: Peer, deployment: Manifest) -> bool:
+    """Say whether a Deployment is a peer's operator, whether it runs or not: by its chart's label, or its image."""
+    spec = deployment.get("spec") or {}
+    label = (deployment["metadata"].get("labels") or {}).get("app.kubernetes.io/name")
+    containers = ((spec.get("template") or {}).get("spec") or {}).get("containers") or ()
+    called = NAMES[peer]
+    return label in called or any(_image_name(str(one.get("image", ""))) in called for one in containers)
+
+
+def _image_name(image: str) -> str:
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
+
+
+def in_charge(controllers: Iterable[Controller | None]) -> tuple[Controller, ...]:
+    """Return the controllers beside which nothing may be begun, by place."""
+    held = (controller for controller in controllers if controller is not None and not controller.taken_over)
+    return tuple(sorted(held, key=lambda controller: (controller.peer, controller.place)))
+
+
+def keeping_off(node: NodeView, shims: Iterable[str], controllers: Iterable[Controller]) -> Controller | None:
+    """Return the controller because of which these Shims must not be changed on a node, None if there is none.
+
+    KWasm's operator works on each node that is annotated for it, whatever is to be installed there, and what its
+    installer image brings is its own. runtime-class-manager works on every Shim.
+    """
+    shims = frozenset(shims)
+    annotated = wish_of(node, auto_provision=False) is Wish.IN
+    for controller in controllers:
+        match controller.peer:
+            case Peer.KWASM if shims and (annotated or KWASM in shims):
+                return controller
+            case Peer.RCM if shims - {KWASM}:
+                return controller
+            case _:
+                pass
+    return None

@@ -1,0 +1,58 @@
+"""What in a cluster names Shims: the records of Nodes, and installer Jobs. Whether nothing may be decided without them.
+
+In: changes of Nodes and Jobs. Out: whether Shims are needed and cannot be listed, and why. Called by ``node_watcher``
+and ``provisioner``. Invariant: a Shim that cannot be listed is unknown, not deleted; with nothing that names a Shim, a
+cluster without the CRD works as one without Shims (KWasm's annotation and the legacy installer image).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from trellis.provisioning.views import KWASM, JobView, NodeView, decode_digests
+
+_NAMED = 3
+
+
+@dataclass(eq=False)
+class ShimMarks:
+    """``known``: whether the API server serves Shims, so that a Shim which is not listed does not exist."""
+
+    known: Callable[[], bool]
+    nodes: dict[str, frozenset[str]] = field(default_factory=dict)
+    """By Node, the Shims that its record names."""
+    jobs: set[str] = field(default_factory=set)
+    """Uids of the installer Jobs that install or remove Shims."""
+
+    def take_node(self, name: str, node: NodeView | None) -> None:
+        """Take a Node as it is now; None if it is deleted."""
+        shims = frozenset(decode_digests(node.shims)) - {KWASM} if node is not None else frozenset[str]()
+        if shims:
+            self.nodes[name] = shims
+        else:
+            self.nodes.pop(name, None)
+
+    def take_job(self, old: JobView | None, new: JobView | None) -> None:
+        """Take a change of an installer Job."""
+        if old is not None:
+            self.jobs.discard(old.uid)
+        if new is not None and new.installs is not None:
+            self.jobs.add(new.uid)
+
+    @property
+    def unknown(self) -> bool:
+        """Return whether Shims cannot be listed although something names them: then nothing may be decided."""
+        return not self.known() and bool(self.nodes or self.jobs)
+
+    def needed(self) -> str | None:
+        """Return why Shims must be readable, None if nothing names one."""
+        if self.nodes:
+            first = min(self.nodes)
+            shims = sorted(self.nodes[first])
+            more = f" and {len(shims) - _NAMED} more" if len(shims) > _NAMED else ""
+            others = f" (and {len(self.nodes) - 1} more nodes)" if len(self.nodes) > 1 else ""
+            return f"node {first}{others} has Shims: {', '.join(shims[:_NAMED])}{more}; nothing is changed meanwhile"
+        if self.jobs:
+            return f"{len(self.jobs)} installer Jobs work on Shims; nothing is changed meanwhile"
+        return None

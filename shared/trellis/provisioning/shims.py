@@ -1,0 +1,275 @@
+"""Shims as Kubernetes has them: which nodes they are for, and what they install there.
+
+Pure. In: raw Shim manifests, Node views. Out: frozen views, wishes for an installer, and why there is none.
+Called by ``targets`` (all Shims of a node together), ``provisioner`` and the command line.
+Invariant: a Shim that has a wish is one that the installer will take; another's trouble is none of its.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from trellis import names
+from trellis.config.durations import parse_seconds
+from trellis.crds.shim import FetchStrategy, RemovalPolicy, RolloutType, Shim, ShimSpec
+from trellis.installer_api.digits import whole
+from trellis.installer_api.spec import ARCHITECTURES, InstallSpec, ShimWish, Source, SpecError, parse_spec, shim_owner
+from trellis.provisioning.int_or_percent import CountOrPercent
+from trellis.provisioning.nodes_and_jobs import unix_seconds
+from trellis.provisioning.views import KWASM, SUPPORTED_OS, NodeView, Wish, wish_of
+
+Manifest = dict[str, Any]
+
+_ARCH: Final = ARCHITECTURES
+_DIGEST_LENGTH: Final = 16
+_SECONDS_MAX_DIGITS: Final = 12
+
+
+class Refusal(StrEnum):
+    """Why a Shim is not installed on a node that it is for; also the reason of its conditions."""
+
+    INVALID = "InvalidShim"
+    HANDLER_CONFLICT = "HandlerConflict"
+    UNVERIFIED = "Unverified"
+    UNSIGNED = "Unsigned"
+    NO_SOURCE = "NoSourceForPlatform"
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """How a node proves that it runs Wasm; ``timeout`` in seconds, None for the service's own."""
+
+    canary: bool | None = None
+    canary_image: str | None = None
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint that a node starts with; ``value`` None fits any."""
+
+    key: str
+    value: str | None
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Who stands for a source, in base64: of ``payload``, if there is one, else of what is fetched."""
+
+    value: str
+    payload: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShimView:
+    """What matters of a Shim. ``invalid`` says why it cannot be read, or not be acted on.
+
+    ``signatures`` are those of ``sources``, in their order. ``unsigned`` are the sources that are not fetched because
+    none of the keys that the platform trusts signed them: empty for who does not know these keys.
+
+    ``max_update`` None: as the service has it; with ``recreate`` all nodes at once, whatever it says.
+    ``deleted_at``: Unix seconds of its ``deletionTimestamp``, 0 if it has none.
+    ``forgiven``: Unix seconds, failures recorded up to then were forgiven by a person; 0 if none were.
+    """
+
+    name: str
+    uid: str
+    resource_version: str = field(compare=False)
+    generation: int = 0
+    selector: tuple[tuple[str, str], ...] | None = None
+    default: bool = False
+    handler: str = ""
+    runtime_class: str = ""
+    overhead: tuple[tuple[str, str], ...] = ()
+    sources: tuple[Source, ...] = ()
+    signatures: tuple[Signature | None, ...] = ()
+    unsigned: frozenset[Source] = frozenset()
+    options: tuple[tuple[str, str], ...] = ()
+    max_update: CountOrPercent | None = None
+    recreate: bool = False
+    pause_on_failures: int | None = None
+    paused: bool = False
+    verification: Verification = Verification()
+    removal_policy: RemovalPolicy = RemovalPolicy.REFUSE
+    startup_taint: Taint | None = None
+    deleting: bool = False
+    deleted_at: int = 0
+    finalizers: tuple[str, ...] = ()
+    forgiven: int = 0
+    invalid: str = ""
+
+
+def view_shim(manifest: Manifest) -> ShimView:
+    """Project a Shim as the API server returns it.
+
+    One that cannot be acted on (stored under an older definition, or refused by the installer) has ``invalid`` set: it
+    is for no further node, and what nodes have of it stays.
+    """
+    metadata = manifest["metadata"]
+    place: dict[str, Any] = {
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "resource_version": metadata["resourceVersion"],
+        "generation": int(metadata.get("generation") or 0),
+        "default": (metadata.get("labels") or {}).get(names.LABEL_KWASM_DEFAULT) == "true",
+        "deleting": "deletionTimestamp" in metadata,
+        "deleted_at": unix_seconds(metadata.get("deletionTimestamp")) or 0,
+        "finalizers": tuple(metadata.get("finalizers") or ()),
+        "forgiven": _seconds((metadata.get("annotations") or {}).get(names.ANNOTATION_FORGIVEN, "")),
+    }
+    try:
+        spec = Shim.model_validate(manifest).spec
+        if spec is None:
+            return ShimView(**place, invalid="spec: missing")
+        view = ShimView(**place, **_read(spec))
+        return replace(view, invalid=_unusable(view))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    except ValueError as error:
+        why = str(error)
+    return ShimView(**place, **_legible(manifest), invalid=why)
+
+
+def _unusable(shim: ShimView) -> str:
+    """Return why no node can have a Shim that can be read; "" if they can.
+
+    The API server refuses these too, but has objects from before it did. What the installer would refuse is found here,
+    because it would refuse the other Shims of the node with it.
+    """
+    if shim.name == KWASM:
+        return f"metadata.name: {KWASM} stands for the legacy installer image"
+    if names.shim_label(shim.name) in dict(shim.selector or ()):
+        return f"spec.nodeSelector: {names.shim_label(shim.name)} is the label that nodes get once they are ready"
+    try:
+        parse_spec(InstallSpec((_wish(shim, shim.sources, ""),)).to_json())
+    except SpecError as error:
+        return f"spec: {str(error).removeprefix('shims[0].')}"
+    return ""
+
+
+def _legible(manifest: Manifest) -> dict[str, Any]:
+    """Return of a spec that cannot be read what its pods and its nodes are known by."""
+    spec = manifest.get("spec")
+    found = spec.get("runtimeClass") if isinstance(spec, dict) else None
+    runtime_class: Mapping[str, object] = found if isinstance(found, dict) else {}
+    fields = {"handler": runtime_class.get("handler"), "runtime_class": runtime_class.get("name")}
+    return {field: value for field, value in fields.items() if isinstance(value, str)}
+
+
+def _seconds(text: str) -> int:
+    """Return Unix seconds, 0 for what is none: a mark that cannot be read forgives nothing."""
+    return whole(text[: _SECONDS_MAX_DIGITS + 1]) or 0 if len(text) <= _SECONDS_MAX_DIGITS else 0
+
+
+def _read(spec: ShimSpec) -> dict[str, Any]:
+    rolling = spec.rollout_strategy.rolling
+    verify = spec.verify
+    taint = spec.startup_taint
+    overhead = spec.runtime_class.overhead
+    recreate = spec.rollout_strategy.type is RolloutType.RECREATE
+    sources = list(_sources(spec.fetch_strategy))
+    return {
+        "selector": _pairs(spec.node_selector) if spec.node_selector else None,
+        "handler": spec.runtime_class.handler,
+        "runtime_class": spec.runtime_class.name,
+        "overhead": _pairs({name: str(amount) for name, amount in overhead.pod_fixed.items()}) if overhead else (),
+        "sources": tuple(source for source, _ in sources),
+        "signatures": tuple(signature for _, signature in sources),
+        "options": _pairs(spec.containerd_runtime_options or {}),
+        "max_update": CountOrPercent.parse(rolling.max_update) if rolling else None,
+        "recreate": recreate,
+        "pause_on_failures": rolling.pause_on_failures if rolling else None,
+        "paused": bool(spec.paused),
+        "verification": Verification(
+            verify.canary, verify.canary_image, parse_seconds(verify.timeout) if verify.timeout else None
+        )
+        if verify
+        else Verification(),
+        "removal_policy": spec.removal_policy or RemovalPolicy.REFUSE,
+        "startup_taint": Taint(taint.key, taint.value, taint.effect) if taint else None,
+    }
+
+
+def _sources(fetch: FetchStrategy) -> Iterable[tuple[Source, Signature | None]]:
+    """Yield the sources in the order they are preferred: a platform's own, one for all, an image."""
+    for platform in fetch.platforms or ():
+        source = Source(platform.location, _ARCH[platform.arch], platform.sha256 or None)
+        yield source, _signature(platform.signature)
+    if fetch.anon_http:
+        yield Source(fetch.anon_http.location, None, fetch.anon_http.sha256), _signature(fetch.anon_http.signature)
+    if fetch.oci:
+        secret = fetch.oci.pull_secret
+        source = Source(
+            f"oci://{fetch.oci.image}", None, member=fetch.oci.path, pull_secret=secret.name if secret else None
+        )
+        yield source, _signature(fetch.oci.signature, fetch.oci.signed_payload)
+    if fetch.image:
+        yield Source(fetch.image.path, None, binary_sha256=fetch.image.sha256), _signature(fetch.image.signature)
+
+
+def _signature(value: str | None, payload: str | None = None) -> Signature | None:
+    return Signature(value, payload) if value else None
+
+
+def _pairs(mapping: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(mapping.items()))
+
+
+def is_for(shim: ShimView, node: NodeView, *, auto_provision: bool) -> bool:
+    """Say whether a node is to have a Shim, whatever keeps it from being installed.
+
+    With a nodeSelector: the Linux nodes that match. Without one: every Linux node, as runtime-class-manager has it,
+    but for a Shim labelled as KWasm's default, which is for nodes that opted in by annotation. An annotation with
+    any other value than ``true`` keeps every Shim off a node.
+    """
+    if shim.invalid or shim.deleting or node.operating_system != SUPPORTED_OS:
+        return False
+    wish = wish_of(node, auto_provision=auto_provision and shim.default)
+    if node.opt_in is not None and wish is not Wish.IN:
+        return False
+    if shim.default and wish is Wish.IN:
+        return True
+    if shim.selector is None:
+        return not shim.default
+    labels = dict(node.labels)
+    return all(labels.get(key) == value for key, value in shim.selector)
+
+
+def wish_for(shim: ShimView, architecture: str, *, require_checksum: bool) -> ShimWish | Refusal:
+    """Return what the installer is asked for on a node of this architecture, or why nothing is.
+
+    The digest is over what is installed there: another source, handler or option makes another version, another
+    rollout limit or the source of another architecture does not.
+    """
+    if shim.invalid:
+        return Refusal.INVALID
+    arch = _ARCH.get(architecture)
+    source = next((one for one in shim.sources if one.arch in (arch, None)), None) if arch else None
+    if source is None:
+        return Refusal.NO_SOURCE
+    if require_checksum and not source.is_pinned:
+        return Refusal.UNVERIFIED
+    if source in shim.unsigned:
+        return Refusal.UNSIGNED
+    return _wish(shim, (source,), _version(shim.handler, source, shim.options))
+
+
+@lru_cache(maxsize=1024)  # asked for each node of a Shim, each time a plan is made
+def _version(handler: str, source: Source, options: tuple[tuple[str, str], ...]) -> str:
+    content = [handler, source.location, source.sha256, source.binary_sha256, source.member, list(options)]
+    canonical = json.dumps(content, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:_DIGEST_LENGTH]
+
+
+def _wish(shim: ShimView, sources: tuple[Source, ...], digest: str) -> ShimWish:
+    return ShimWish(shim.name, shim.handler, digest, shim_owner(shim.name), sources, dict(shim.options))

@@ -1,0 +1,96 @@
+"""What each node is to have, by all Shims together.
+
+Pure. In: views of Shims and Nodes. Out: names, wishes and targets. Called by ``provisioner`` (plans, Jobs, status),
+``node_watcher`` (labels) and the command line.
+Invariants: what a node is to have depends on the Shims and the Node alone, so every reader works out the same; a
+handler is one Shim's; what cannot be installed now leaves what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from trellis.crds.shim import RemovalPolicy
+from trellis.installer_api.spec import ShimWish
+from trellis.provisioning.shims import Refusal, ShimView, is_for, wish_for
+from trellis.provisioning.views import KWASM, SUPPORTED_OS, NodeView, Target, Wish, installed_on, wish_of
+
+
+def rival_of(shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_provision: bool) -> str:
+    """Return the name of the Shim that has the handler of this one on a node; "" if it may have it itself.
+
+    A handler is one Shim's. Of several that want it on a node the one that is installed there keeps it, else the first
+    by name gets it.
+    """
+    installed = installed_on(node)
+    others = [
+        other.name
+        for other in shims
+        if other.handler == shim.handler
+        and other.name != shim.name
+        and (is_for(other, node, auto_provision=auto_provision) or stays_on(other, node))
+    ]
+    first = min([*others, shim.name], key=lambda name: (name not in installed, name))
+    return "" if first == shim.name else first
+
+
+def stays_on(shim: ShimView, node: NodeView) -> bool:
+    """Say whether a node keeps a Shim that cannot be acted on: a slip in a spec must not take it from every node."""
+    may = node.opt_in is None or wish_of(node, auto_provision=False) is Wish.IN
+    return bool(shim.invalid) and not shim.deleting and may and shim.name in installed_on(node).keys() - {KWASM}
+
+
+def wish_on(
+    shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_provision: bool, require_checksum: bool
+) -> ShimWish | Refusal:
+    """Return what is to be installed of a Shim on a node that it is for, among all Shims, or why nothing is."""
+    if not shim.invalid and rival_of(shim, node, shims, auto_provision=auto_provision):
+        return Refusal.HANDLER_CONFLICT
+    return wish_for(shim, node.architecture, require_checksum=require_checksum)
+
+
+def wanted_on(
+    node: NodeView, shims: Iterable[ShimView], *, auto_provision: bool, legacy: bool = True
+) -> frozenset[str]:
+    """Return the names of the Shims that a node is to have, whatever keeps them from being installed.
+
+    ``kwasm`` stands for the legacy installer image: opted-in Linux nodes get it, if there is one, as long as no Shim is
+    labelled as KWasm's default.
+    """
+    shims = tuple(shims)
+    wanted = {shim.name for shim in shims if is_for(shim, node, auto_provision=auto_provision) or stays_on(shim, node)}
+    without = not legacy or any(shim.default for shim in shims)
+    opted_in = wish_of(node, auto_provision=auto_provision) is Wish.IN and node.operating_system == SUPPORTED_OS
+    return frozenset(wanted if without or not opted_in else wanted | {KWASM})
+
+
+def target_of(
+    node: NodeView, shims: Iterable[ShimView], kwasm: str | None, *, auto_provision: bool, require_checksum: bool
+) -> Target | None:
+    """Return what a node is to have; None if nothing, and nothing of ours is on it that we could remove.
+
+    A Shim that is refused for now (no checksum, nothing for this platform, its handler is another's) changes nothing:
+    what the node has of it stays. What is to go goes first, in a run of its own. ``kwasm`` is the digest of the legacy
+    installer image, None if there is none; it runs only on nodes without Shims, and has no uninstall, so it never leads
+    to a removal.
+    """
+    shims = tuple(shims)
+    installed = installed_on(node)
+    names_wanted = wanted_on(node, shims, auto_provision=auto_provision, legacy=kwasm is not None)
+    going = {name for name in installed if name not in names_wanted and name != KWASM}
+    if going:
+        # Alone, because an installer that is told to use force would use it on the pods of the others too.
+        forced = {shim.name for shim in shims if shim.removal_policy is RemovalPolicy.FORCE}
+        now = (going & forced) or going
+        return Target(tuple(sorted((name, digest) for name, digest in installed.items() if name not in now)))
+    wanted: dict[str, str] = {}
+    for shim in shims:
+        if shim.name in names_wanted:
+            wish = wish_on(shim, node, shims, auto_provision=auto_provision, require_checksum=require_checksum)
+            digest = wish.digest if isinstance(wish, ShimWish) else installed.get(shim.name)
+            wanted |= {shim.name: digest} if digest else {}
+    # Beside Shims only what is there: a Job runs one installer, and a mark must not say what none of them did.
+    legacy = installed.get(KWASM) if wanted else kwasm
+    if legacy is not None and (kwasm is None or KWASM in names_wanted):
+        wanted[KWASM] = legacy
+    return Target(tuple(sorted(wanted.items()))) if wanted else None

@@ -1,0 +1,1 @@
+"""What the console's page is given of each object, and the difference between two revisions. Pure."""

@@ -1,0 +1,223 @@
+"""What is kept of each object that a viewer may see: what stands on his page, and nothing else of it.
+
+Pure: raw objects in, views out. Called by the watches of ``watching``, read by ``composing``.
+Invariants: no view has a credential in it; two are equal if nothing that is shown differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from trellis import names
+from trellis.lattice.domain.group_views import lattice_name
+from trellis.lattice.domain.service_views import view_service
+from trellis.provisioning.ledger import Ledger, read_ledger
+from trellis.provisioning.shim_status import Status, read_status
+from trellis.provisioning.shims import ShimView, view_shim
+from trellis.read_model.explain.controller import controller_cause
+from trellis.read_model.explain.hosts import group_cause
+from trellis.read_model.explain.page import Line
+from trellis.read_model.tables.apps import AppRow, row_of
+from trellis.read_model.tables.controllers import controller_row
+
+Manifest = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ShimCard:
+    """A Shim and its status."""
+
+    view: ShimView
+    status: Status
+
+
+def view_shim_card(manifest: dict[str, Any]) -> ShimCard:
+    """Project a Shim."""
+    return ShimCard(view_shim(manifest), read_status(manifest))
+
+
+def view_ledger(manifest: dict[str, Any]) -> Ledger | None:
+    """Project a ConfigMap: the rollout ledger, None for any other."""
+    return read_ledger(manifest) if manifest["metadata"]["name"] == names.LEDGER else None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenHost:
+    """What a lattice tells of the host in a pod. ``applications``: those of which something runs there."""
+
+    id: str = ""
+    version: str = ""
+    reported: str = "Unknown"
+    applications: tuple[str, ...] = ()
+    components: int = 0
+    providers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCard:
+    """A group of hosts. ``hosts``: by name of a pod; ``cause``: why it is not well, None if it is."""
+
+    namespace: str
+    name: str
+    lattice: str
+    workload: str
+    desired: int
+    ready: int
+    updated: int
+    applications: tuple[str, ...]
+    deleting: bool
+    cause: Line | None
+    hosts: Mapping[str, SeenHost] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+def view_group_card(manifest: Manifest) -> GroupCard:
+    """Project a WasmCloudHostConfig."""
+    metadata, spec, status = manifest["metadata"], manifest.get("spec") or {}, manifest.get("status") or {}
+    told = {str(one.get("id")): one for one in status.get("latticeHosts") or ()}
+    return GroupCard(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        lattice=str(spec.get("lattice") or ""),
+        workload=str(status.get("workload") or ""),
+        desired=int(status.get("desiredReplicas") or 0),
+        ready=int(status.get("readyReplicas") or 0),
+        updated=int(status.get("updatedReplicas") or 0),
+        applications=tuple(sorted(str(one.get("name")) for one in status.get("apps") or ())),
+        deleting=bool(metadata.get("deletionTimestamp")),
+        cause=group_cause(manifest),
+        hosts={str(one.get("pod")): _seen(one, told.get(str(one.get("id")), {})) for one in status.get("hosts") or ()},
+    )
+
+
+def _seen(host: Manifest, told: Manifest) -> SeenHost:
+    return SeenHost(
+        id=str(host.get("id") or ""),
+        version=str(host.get("version") or ""),
+        reported=str(host.get("reported") or "Unknown"),
+        applications=tuple(sorted(map(str, told.get("applications") or ()))),
+        components=len(told.get("components") or ()),
+        providers=len(told.get("providers") or ()),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AppCard:
+    """An Application; when both sides last became equal is no part of it, as that changes all the time."""
+
+    namespace: str
+    name: str
+    application: str
+    lattice: str
+    phase: str
+    deployed: str
+    problem: str
+
+
+def view_app_card(manifest: Manifest) -> AppCard:
+    """Project an Application."""
+    row: AppRow = row_of(manifest)
+    return AppCard(row.namespace, row.name, row.application, row.lattice, row.phase, row.deployed, row.problem)
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One port of a Service; ``node_port`` 0 for none."""
+
+    name: str
+    port: int
+    protocol: str
+    node_port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceCard:
+    """A Service that mirrors an application."""
+
+    namespace: str
+    name: str
+    application: str
+    lattice: str
+    type: str
+    addresses: tuple[str, ...]
+    ports: tuple[Port, ...]
+    deleting: bool
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+def view_service_card(manifest: Manifest) -> ServiceCard | None:
+    """Project a Service, None if it mirrors no application."""
+    view = view_service(manifest)
+    if not view.application:
+        return None
+    spec = manifest.get("spec") or {}
+    addresses = spec.get("clusterIPs") or [spec.get("clusterIP")]
+    return ServiceCard(
+        namespace=view.namespace,
+        name=view.name,
+        application=view.application,
+        lattice=lattice_name(view.lattice),
+        type=str(spec.get("type") or "ClusterIP"),
+        addresses=tuple(str(one) for one in addresses if one),
+        ports=tuple(
+            Port(
+                str(one.get("name") or ""),
+                int(one.get("port") or 0),
+                str(one.get("protocol") or "TCP"),
+                int(one.get("nodePort") or 0),
+            )
+            for one in spec.get("ports") or ()
+        ),
+        deleting=view.deleting,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Where a slice of a Service leads: by pod whether it is ready; ``others``: addresses that name no pod."""
+
+    service: str
+    pods: tuple[tuple[str, bool], ...]
+    others: tuple[bool, ...]
+
+
+def view_ends(manifest: Manifest) -> Ends:
+    """Project an EndpointSlice; ``service`` is ``namespace/name`` of whose it is."""
+    metadata = manifest["metadata"]
+    name = (metadata.get("labels") or {}).get(names.LABEL_SERVICE_NAME, "")
+    pods: list[tuple[str, bool]] = []
+    others: list[bool] = []
+    for one in manifest.get("endpoints") or ():
+        ready = bool((one.get("conditions") or {}).get("ready"))
+        target = one.get("targetRef") or {}
+        if target.get("kind") == "Pod":
+            pods.append((f"{target.get('namespace') or metadata['namespace']}/{target.get('name')}", ready))
+        else:
+            others.append(ready)
+    return Ends(f"{metadata['namespace']}/{name}", tuple(pods), tuple(others))
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerCard:
+    """A WasmController. ``row``: as tables show it; ``cause``: why it is not well, "" if it is."""
+
+    namespace: str
+    name: str
+    row: Mapping[str, Any]
+    cause: str = ""
+
+
+def view_controller_card(manifest: Manifest) -> ControllerCard:
+    """Project a WasmController."""
+    row, cause = controller_row(manifest), controller_cause(manifest)
+    return ControllerCard(row.namespace, row.name, row.document(), "" if cause is None else cause.shown)

@@ -1,0 +1,194 @@
+"""From what a viewer may read to what his page shows: which entities change when an object does.
+
+Pure, with a memory. In: changes of views, part by part. Out: entities that may differ, None for one that is gone.
+Called by ``audience``, a few times a second at most. Invariant: after any sequence of changes the entities are those
+that a composer which saw only the end of it has; that is what its test compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from trellis.lattice.domain.service_views import PodView
+from trellis.provisioning.job_index import JobIndex
+from trellis.provisioning.ledger import Ledger
+from trellis.provisioning.views import JobView, NodeView
+from trellis.read_model.entities import entities
+from trellis.read_model.entities.cards import AppCard, ControllerCard, Ends, GroupCard, ServiceCard, ShimCard
+from trellis.read_model.entities.entities import PartStatus, identity, of_key
+from trellis.read_model.entities.journal import Entity
+from trellis.read_model.tables.nodes import row_of
+from trellis.read_model.tables.rollout import Outlook, ShimNode, Standing, World, node_of, outlook_of, standing_with
+
+_NO_LEDGER: Final = Ledger({})
+
+
+@dataclass(eq=False)
+class Seen:
+    """What a viewer may read, by part; keys are ``namespace/name`` or ``name``."""
+
+    nodes: dict[str, NodeView] = field(default_factory=dict)
+    jobs: dict[str, JobView] = field(default_factory=dict)
+    ledgers: dict[str, Ledger] = field(default_factory=dict)
+    shims: dict[str, ShimCard] = field(default_factory=dict)
+    groups: dict[str, GroupCard] = field(default_factory=dict)
+    pods: dict[str, PodView] = field(default_factory=dict)
+    applications: dict[str, AppCard] = field(default_factory=dict)
+    services: dict[str, ServiceCard] = field(default_factory=dict)
+    slices: dict[str, Ends] = field(default_factory=dict)
+    controllers: dict[str, ControllerCard] = field(default_factory=dict)
+
+
+PARTS: Final = tuple(Seen().__dict__)
+"""Names of what is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rollout:
+    """How far each node is with one Shim, by its name."""
+
+    outlook: Outlook
+    nodes: dict[str, ShimNode]
+
+
+class Composer:
+    """The entities of one viewer."""
+
+    def __init__(self) -> None:
+        self.seen: Final = Seen()
+        self._jobs = JobIndex()
+        self._pods_of: dict[str, set[str]] = {}
+        self._slices_of: dict[str, set[str]] = {}
+        self._rollouts: dict[str, _Rollout] = {}
+        self._dirty: dict[str, set[str]] = {part: set() for part in PARTS}
+        self._parts: dict[str, PartStatus] = {}
+
+    def take(self, part: str, key: str, new: Any) -> None:  # noqa: ANN401 - the view that belongs to the part
+        """Take the view of an object as it is now, None if it is gone; nothing is worked out yet."""
+        held: dict[str, Any] = getattr(self.seen, part)
+        old = held.pop(key, None)
+        if new is not None:
+            held[key] = new
+        self._dirty[part].add(key)
+        self._index(part, key, old, new)
+
+    def say(self, status: PartStatus) -> None:
+        """Take how a part is read."""
+        self._parts[status.name] = status
+
+    def flush(self) -> dict[str, Entity | None]:
+        """Return the entities that may differ from those of the last time; None for those that are gone."""
+        dirty, self._dirty = self._dirty, {part: set() for part in PARTS}
+        changes: dict[str, Entity | None] = {}
+        changes |= dict(self._nodes_and_shims(dirty))
+        changes |= dict(self._groups_and_hosts(dirty))
+        changes |= dict(self._services(dirty))
+        for key in dirty["applications"]:
+            app = self.seen.applications.get(key)
+            changes[of_key("application", key)] = None if app is None else entities.application_entity(app)
+        for key in dirty["controllers"]:
+            card = self.seen.controllers.get(key)
+            changes[of_key("controller", key)] = None if card is None else entities.controller_entity(card)
+        changes |= {identity("part", "", name): entities.part_entity(one) for name, one in self._parts.items()}
+        return changes
+
+    def _index(self, part: str, key: str, old: Any, new: Any) -> None:  # noqa: ANN401 - as of take
+        match part:
+            case "jobs":
+                self._jobs.change(old, new)
+                self._dirty["nodes"].update(one.node for one in (old, new) if one is not None)
+            case "pods":
+                _move(self._pods_of, key, old and old.group_key, new and new.group_key)
+            case "slices":
+                _move(self._slices_of, key, old and old.service, new and new.service)
+                self._dirty["services"].update(one.service for one in (old, new) if one is not None)
+            case "groups":
+                self._dirty["pods"].update(self._pods_of.get(key, ()))
+            case "ledgers":
+                self._dirty["nodes"].update(self._in_work(old, new))
+            case _:
+                pass
+
+    def _in_work(self, old: Ledger | None, new: Ledger | None) -> Iterator[str]:
+        """Yield the nodes whose slot differs."""
+        before, after = (old or _NO_LEDGER).entries, (new or _NO_LEDGER).entries
+        uids = {uid for uid in {*before, *after} if before.get(uid) != after.get(uid)}
+        return (node.name for node in self.seen.nodes.values() if node.uid in uids)
+
+    def _nodes_and_shims(self, dirty: dict[str, set[str]]) -> Iterator[tuple[str, Entity | None]]:
+        ledger = next(iter(self.seen.ledgers.values()), _NO_LEDGER)
+        touched = set(dirty["nodes"])
+        if dirty["shims"]:
+            # Whether a Shim selects a node, its stage tells, but for nodes on which no installer is to run.
+            touched.update(node.name for node in self.seen.nodes.values() if node.skip is not None)
+        for name in self._rollouts.keys() - self.seen.shims.keys():
+            touched.update(self._rollouts.pop(name).nodes)
+            yield of_key("shim", name), None
+        if dirty["nodes"] or dirty["shims"] or dirty["ledgers"]:
+            for name, card in self.seen.shims.items():
+                standing = self._standing(card, ledger, dirty["nodes"], touched)
+                yield of_key("shim", name), entities.shim_entity(standing, card.view.handler, paused=card.view.paused)
+        shims = [card.view for card in self.seen.shims.values()]
+        for name in touched:
+            node = self.seen.nodes.get(name)
+            if node is None:
+                yield of_key("node", name), None
+                continue
+            row = row_of(node, self._jobs.of_uid(node.uid), ledger.entries.get(node.uid), shims)
+            stages = {shim: one.nodes[name] for shim, one in self._rollouts.items() if name in one.nodes}
+            yield of_key("node", name), entities.node_entity(row, node.architecture, stages)
+
+    def _standing(self, card: ShimCard, ledger: Ledger, dirty: set[str], touched: set[str]) -> Standing:
+        """Return where a rollout stands; nodes that it leaves or brings further are added to ``touched``.
+
+        While what all nodes have in common is as it was, only those that changed are looked at: a page is to follow a
+        rollout over thousands of nodes, and has other pages beside it.
+        """
+        shims, nodes = tuple(one.view for one in self.seen.shims.values()), self.seen.nodes
+        world = World(card.view, card.status, shims, tuple(nodes.values()), ledger)
+        outlook, former = outlook_of(world), self._rollouts.get(card.view.name)
+        if former is not None and former.outlook == outlook:
+            rollout, looked_at = former, set(dirty)
+        else:
+            rollout = self._rollouts[card.view.name] = _Rollout(outlook, dict(former.nodes) if former else {})
+            looked_at = {*nodes, *rollout.nodes, *dirty}
+        for name in looked_at:
+            node = nodes.get(name)
+            stage = None if node is None else node_of(world, node, outlook)
+            if stage != rollout.nodes.get(name):
+                touched.add(name)
+            if stage is None:
+                rollout.nodes.pop(name, None)
+            else:
+                rollout.nodes[name] = stage
+        return standing_with(world, outlook, rollout.nodes.values())
+
+    def _groups_and_hosts(self, dirty: dict[str, set[str]]) -> Iterator[tuple[str, Entity | None]]:
+        for key in dirty["groups"]:
+            card = self.seen.groups.get(key)
+            yield of_key("hostgroup", key), None if card is None else entities.group_entity(card)
+        for key in dirty["pods"]:
+            pod = self.seen.pods.get(key)
+            if pod is None:
+                yield of_key("host", key), None
+                continue
+            group = self.seen.groups.get(pod.group_key)
+            lattice, seen = (group.lattice, group.hosts.get(pod.name)) if group else ("", None)
+            yield of_key("host", key), entities.host_entity(pod, lattice, seen)
+
+    def _services(self, dirty: dict[str, set[str]]) -> Iterator[tuple[str, Entity | None]]:
+        for key in dirty["services"]:
+            card = self.seen.services.get(key)
+            pieces = (self.seen.slices[one] for one in sorted(self._slices_of.get(key, ())))
+            yield of_key("service", key), None if card is None else entities.service_entity(card, pieces)
+
+
+def _move(index: dict[str, set[str]], key: str, old: str | None, new: str | None) -> None:
+    if old:
+        index[old].discard(key)
+        if not index[old]:
+            del index[old]
+    if new:
+        index.setdefault(new, set()).add(key)

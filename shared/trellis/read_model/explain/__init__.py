@@ -1,0 +1,1 @@
+"""Pages of ``trellis explain``: one module for each kind. Pure."""

@@ -1,0 +1,1 @@
+"""Watches on behalf of one viewer."""

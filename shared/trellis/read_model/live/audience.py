@@ -1,0 +1,102 @@
+"""What one viewer sees of some namespaces, live: his watches, and the revisions that come of them.
+
+In: a connection that is the viewer's. Out: a journal, and word of each new revision. Made by the console for each
+viewer, and by `trellis top`. Invariants: a change is in a revision the time of a ``Pace`` after it was heard, together
+with all that came meanwhile; whoever reads slowly costs nothing, as nothing is kept for him.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from trellis.kube.client import Kube
+from trellis.kube.watch_timings import WatchTimings
+from trellis.read_model.entities.composing import Composer
+from trellis.read_model.entities.journal import Journal
+from trellis.read_model.live.watching import Part, Watches, viewer_timings
+
+
+class News:
+    """Lets any number of readers wait for the next time that there is something."""
+
+    def __init__(self) -> None:
+        self._next = asyncio.Event()
+
+    @property
+    def next(self) -> asyncio.Event:
+        """An event that is set once there is something new; to be taken before looking at what there is."""
+        return self._next
+
+    def tell(self) -> None:
+        """Wake all who wait."""
+        now, self._next = self._next, asyncio.Event()
+        now.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long changes are collected before they are shown, in seconds, and how many ids of them are remembered."""
+
+    seconds: float
+    ids_kept: int
+    look: float = 0.5
+    """Seconds between two looks whether a kind may be read: no watch reports it."""
+    watch: WatchTimings = field(default_factory=viewer_timings)
+
+
+class Audience:
+    """Runs while somebody sees it. ``epoch`` tells this run's revisions from any other's."""
+
+    def __init__(self, kube: Kube, parts: Sequence[Part], namespaces: Sequence[str], pace: Pace) -> None:
+        self.epoch: Final = secrets.token_hex(8)
+        self.journal: Final = Journal(pace.ids_kept)
+        self._pace: Final = pace
+        self.news: Final = News()
+        self._composer: Final = Composer()
+        self._watches: Final = Watches(kube, parts, namespaces, self._take, pace.watch)
+        self._dirty = asyncio.Event()
+        self.over = False
+        """Whether it runs no more: there will be no further revision."""
+
+    @property
+    def watches(self) -> int:
+        """How many watches it has."""
+        return len(self._watches.informers)
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        try:
+            await self._run()
+        finally:
+            self.over = True
+            self.news.tell()
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for informer in self._watches.informers:
+                group.create_task(informer.run(), name="viewer's watch")
+            group.create_task(self._watches.prove_absences(self._pace.look), name="viewer's kinds")
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._pace.look):
+                        await self._dirty.wait()
+                if self._dirty.is_set():
+                    await asyncio.sleep(self._pace.seconds)
+                self._dirty.clear()
+                self._revise()
+
+    def _take(self, part: str, key: str, new: Any, /) -> None:  # noqa: ANN401 - the part's view
+        self._composer.take(part, key, new)
+        self._dirty.set()
+
+    def _revise(self) -> None:
+        self._watches.forget_refused()
+        for status in self._watches.statuses():
+            self._composer.say(status)
+        if self.journal.write(self._composer.flush()):
+            self.news.tell()

@@ -1,0 +1,217 @@
+"""Which watches a viewer's page needs, each made as the viewer.
+
+In: a connection that is the viewer's, his namespaces, where a change goes. Out: informers, and what may be said of each
+part. Called by ``audience``. Invariants: nothing is read by any right but the viewer's; a kind that he may not list is
+said to be lacking, and so is one that answers an error or is not served: neither is taken for an empty one, and only a
+CRD that is not there for one that is not defined; what he may list no more goes from his page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from trellis import names
+from trellis.kube.changes import Change
+from trellis.kube.client import Kube
+from trellis.kube.errors import Forbidden, KubeError, NotFound
+from trellis.kube.informer import Informer
+from trellis.kube.resources import (
+    APPLICATIONS,
+    CONFIGMAPS,
+    ENDPOINT_SLICES,
+    HOST_CONFIGS,
+    JOBS,
+    NODES,
+    PODS,
+    SERVICES,
+    SHIMS,
+    WASM_CONTROLLERS,
+    Manifest,
+    Resource,
+)
+from trellis.kube.rights import allowed_to
+from trellis.kube.watch_timings import WatchTimings
+from trellis.lattice.domain.service_views import POD_SELECTOR, SLICE_SELECTOR, view_pod
+from trellis.provisioning.nodes_and_jobs import view_job, view_node
+from trellis.provisioning.views import INSTALLER_JOBS
+from trellis.read_model.entities.cards import (
+    view_app_card,
+    view_controller_card,
+    view_ends,
+    view_group_card,
+    view_ledger,
+    view_service_card,
+    view_shim_card,
+)
+from trellis.read_model.entities.entities import PartStatus
+from trellis.read_model.reading.served import NotServedError, require_undefined
+
+
+def viewer_timings() -> WatchTimings:
+    """Return the seconds of a viewer's watches.
+
+    The API server asks for rights when a watch begins: who is given one sees what it is about soon, and who lost one
+    sees it for a minute longer at most.
+    """
+    return WatchTimings(watch=(40, 60), absent=30.0, refused=15.0)
+
+
+_AGAIN: Final = "it is tried again; what is shown of it may be old"
+
+
+class Take(Protocol):
+    """Gets each change: the part, the key, the view as it is now or None."""
+
+    def __call__(self, part: str, key: str, new: Any, /) -> None:  # noqa: ANN401 - the part's view
+        """Take one change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the installation keeps its objects."""
+
+    namespace: str
+    installers: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One kind that is watched. ``own``: the one namespace where it is looked for, "" for the viewer's."""
+
+    name: str
+    resource: Resource
+    project: Callable[[Manifest], Any]
+    selector: str | None = None
+    own: str = ""
+    optional: bool = False
+
+    def places(self, namespaces: Sequence[str]) -> tuple[str | None, ...]:
+        """Return the namespaces that have a watch each; None is all of them."""
+        if self.own:
+            return (self.own,)
+        if not self.resource.namespaced or not namespaces:
+            return (None,)
+        return tuple(namespaces)
+
+
+def parts_of(place: Place) -> tuple[Part, ...]:
+    """Return what a page is made of, by the names that ``composing`` has."""
+    return (
+        Part("nodes", NODES, view_node),
+        Part("shims", SHIMS, view_shim_card, optional=True),
+        Part("jobs", JOBS, view_job, INSTALLER_JOBS, own=place.installers),
+        Part("ledgers", CONFIGMAPS, view_ledger, f"{names.LABEL_LEDGER}=true", own=place.namespace),
+        Part("groups", HOST_CONFIGS, view_group_card, optional=True),
+        Part("pods", PODS, view_pod, POD_SELECTOR),
+        Part("applications", APPLICATIONS, view_app_card, optional=True),
+        Part("services", SERVICES, view_service_card),
+        Part("slices", ENDPOINT_SLICES, view_ends, SLICE_SELECTOR),
+        Part("controllers", WASM_CONTROLLERS, view_controller_card, optional=True),
+    )
+
+
+class Watches:
+    """The watches of one viewer; ``informers`` are to be run."""
+
+    def __init__(
+        self, kube: Kube, parts: Sequence[Part], namespaces: Sequence[str], take: Take, timings: WatchTimings
+    ) -> None:
+        self._take = take
+        self._parts: Final = {
+            part.name: {where: _informer(kube, part, where, take, timings) for where in part.places(namespaces)}
+            for part in parts
+        }
+        self._namespaced: Final = {part.name for part in parts if part.resource.namespaced and not part.own}
+        self._named = bool(namespaces)
+        self._kube = kube
+        self._resources: Final = {part.name: part.resource for part in parts}
+        self._unserved: Final[dict[str, tuple[NotFound, str]]] = {}
+        """Of a part that answers 404 the answer, and why its kind is unknown; "" where it is not defined."""
+
+    @property
+    def informers(self) -> list[Informer[Any]]:
+        """All of them."""
+        return [informer for places in self._parts.values() for informer in places.values()]
+
+    def forget_refused(self) -> None:
+        """Take away what was read before it was refused: the right is gone, and with it what it showed."""
+        for name, places in self._parts.items():
+            for informer in places.values():
+                if isinstance(informer.lacking, Forbidden) and informer.objects:
+                    gone = list(informer.objects)
+                    informer.objects.clear()  # so that a list, once it is allowed again, is news
+                    for key in gone:
+                        self._take(name, key, None)
+
+    async def prove_absences(self, seconds: float) -> None:
+        """Find out of each kind that answers 404 whether it is defined, as often as it answers so; until cancelled."""
+        while True:
+            for name in self._parts:
+                answers = self._not_found(name)
+                if not answers:
+                    self._unserved.pop(name, None)
+                elif name not in self._unserved or not any(one is self._unserved[name][0] for one in answers):
+                    self._unserved[name] = (answers[0], await self._unknown(name, answers[0]))
+            await asyncio.sleep(seconds)
+
+    async def _unknown(self, name: str, error: NotFound) -> str:
+        try:
+            await require_undefined(self._kube, self._resources[name], error)
+        except (NotServedError, KubeError) as unknown:
+            return str(unknown)
+        return ""
+
+    def _not_found(self, name: str) -> list[NotFound]:
+        found = [informer.lacking for informer in self._parts[name].values()]
+        return [error for error in found if isinstance(error, NotFound)]
+
+    def statuses(self) -> list[PartStatus]:
+        """Return how each part is read now."""
+        return [self._status(name, places) for name, places in self._parts.items()]
+
+    def _status(self, name: str, places: Mapping[str | None, Informer[Any]]) -> PartStatus:
+        told = {where or "": self._obstacle(name, informer) for where, informer in places.items()}
+        lacking = {where: words for where, words in told.items() if words is not None}
+        away = bool(self._not_found(name))
+        proved = name in self._unserved
+        synced = all(one.synced.is_set() for one in places.values()) and (proved or not away)
+        return PartStatus(name, synced, lacking, away and proved and not lacking)
+
+    def _obstacle(self, name: str, informer: Informer[Any]) -> tuple[str, str] | None:
+        """Return what keeps a watch from showing what there is, and what to do; an outage shows elsewhere."""
+        error = informer.lacking or informer.failing
+        if isinstance(error, Forbidden):
+            return self._words(name, error)
+        if error is None or not error.status:
+            return None
+        if informer.lacking is None:
+            return str(error), _AGAIN
+        why = self._unserved[name][1] if name in self._unserved else ""
+        return (why, _AGAIN) if why else None
+
+    def _words(self, name: str, error: Forbidden) -> tuple[str, str]:
+        wide = name in self._namespaced and not self._named
+        place = "" if error.namespace else " in the whole cluster"
+        do = "choose namespaces, or ask for the right" if wide else "ask for the right, or look as somebody who has it"
+        return f"not allowed to {allowed_to(error)}{place}", do
+
+
+def _informer(kube: Kube, part: Part, where: str | None, take: Take, timings: WatchTimings) -> Informer[Any]:
+    def changed(change: Change[Any]) -> None:
+        take(part.name, change.key, change.new)
+
+    return Informer(
+        kube,
+        part.resource,
+        part.project,
+        changed,
+        namespace=where,
+        label_selector=part.selector,
+        optional=part.optional,
+        refusable=True,
+        quiet=True,
+        timings=timings,
+    )

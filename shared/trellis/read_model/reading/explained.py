@@ -1,0 +1,241 @@
+"""Reads what the pages of ``trellis explain`` are made of, a kind a function.
+
+In: what may be read, a name. Out: the page. Called by ``trellis explain`` and by the console. Writes nothing.
+Invariant: the kind that is asked about has to be readable; of everything else a page says what was lacking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from trellis import names
+from trellis.kube.errors import Forbidden
+from trellis.kube.resources import (
+    APPLICATIONS,
+    CONFIGMAPS,
+    ENDPOINT_SLICES,
+    EVENTS,
+    HOST_CONFIGS,
+    JOBS,
+    NODES,
+    PODS,
+    SERVICES,
+    SHIMS,
+    WASM_CONTROLLERS,
+    Manifest,
+)
+from trellis.lattice.domain.group_views import view_group
+from trellis.lattice.domain.service_views import POD_SELECTOR, SLICE_SELECTOR, view_pod, view_service, view_slice
+from trellis.provisioning.ledger import Ledger, read_ledger
+from trellis.provisioning.nodes_and_jobs import view_node
+from trellis.provisioning.reasons import NODE_UPDATE_REFUSED, Reason
+from trellis.provisioning.shims import view_shim
+from trellis.provisioning.views import INSTALLER_JOBS
+from trellis.read_model.errors import AnswerError
+from trellis.read_model.explain.application import (
+    MANAGER,
+    AppWorld,
+    explain_application,
+    explain_no_application,
+    is_named,
+)
+from trellis.read_model.explain.controller import SUBJECT as CONTROLLER
+from trellis.read_model.explain.controller import explain_controller
+from trellis.read_model.explain.hosts import MANAGER as HOST_MANAGER
+from trellis.read_model.explain.hosts import SUBJECT as GROUP
+from trellis.read_model.explain.hosts import explain_group
+from trellis.read_model.explain.job import held_up_by_node, refused_by_node, unlabelled_by_node
+from trellis.read_model.explain.node import SUBJECT as NODE
+from trellis.read_model.explain.node import NodeWorld, explain_node
+from trellis.read_model.explain.page import Explanation, Leader, Line
+from trellis.read_model.explain.service import REFLECTOR, Warned, World, explain_no_service, explain_service
+from trellis.read_model.explain.shim import SUBJECT as SHIM
+from trellis.read_model.explain.shim import ShimWorld, explain_shim, held_shims
+from trellis.read_model.explain.subject import Beside
+from trellis.read_model.reading.applications import read_apps
+from trellis.read_model.reading.cluster import Reading
+from trellis.read_model.reading.find import absence, find, listed, one_place, unreadable
+from trellis.read_model.tables.controllers import HOST
+
+UNBEGUN = "nothing is begun on any node"
+UNMARKED = "no node is labelled"
+KINDS: Final = ("node", "shim", "hostgroup", "application", "service", "controller")
+"""Kinds that have a page here."""
+_WARNING = "type=Warning"
+_APART = "both sides are not kept equal"
+
+
+async def page_of(reading: Reading, installers: str, kind: str, name: str, namespace: str | None) -> Explanation:
+    """Return the page of an object; ``kind`` is one of :data:`KINDS`, ``installers`` the installer Jobs' namespace.
+
+    Raises:
+        NotThereError: there is no such object; its page says where else to look.
+        AnswerError: several namespaces have one, or the cluster does not know the kind.
+        KubeError: it may not be read, or the API server went away.
+    """
+    match kind:
+        case "node":
+            return await node_page(reading, installers, name)
+        case "shim":
+            return await shim_page(reading, installers, name)
+        case "hostgroup":
+            return await group_page(reading, name, namespace)
+        case "application":
+            return await application_page(reading, name, namespace)
+        case "service":
+            return await service_page(reading, name, namespace)
+        case "controller":
+            return await controller_page(reading, name, namespace)
+        case _:
+            raise AnswerError(f"there is no page of a {kind}: ask about one of {', '.join(KINDS)}")
+
+
+async def node_page(reading: Reading, installers: str, name: str) -> Explanation:
+    """Return the page of a node; ``installers``: namespace of the installer Jobs."""
+    node = await find(reading, NODES, NODE, name)
+    uid = node["metadata"]["uid"]
+    jobs, events, pods, shims, ledger, leaders = await asyncio.gather(
+        reading.list(JOBS, installers, labels=f"{INSTALLER_JOBS},{names.LABEL_NODE_UID}={uid}"),
+        _events_of(reading, node),
+        reading.list(PODS, installers, fields=f"spec.nodeName={name}"),
+        reading.list(SHIMS),
+        _ledger(reading),
+        _provisioning(reading),
+    )
+    if jobs:
+        events += await reading.list(EVENTS, installers, fields=_WARNING)
+    views, beside = [view_shim(one) for one in shims], Beside(leaders, events, reading.notes)
+    return explain_node(NodeWorld(node, installers, jobs, pods, views, held_shims(shims), ledger, beside))
+
+
+async def shim_page(reading: Reading, installers: str, name: str) -> Explanation:
+    """Return the page of a Shim; ``installers``: namespace of the installer Jobs."""
+    shim = await find(reading, SHIMS, SHIM, name)
+    nodes, held, events, ledger, leaders = await asyncio.gather(
+        reading.list(NODES),
+        held_up(reading, installers),
+        _events_of(reading, shim),
+        _ledger(reading),
+        _provisioning(reading),
+    )
+    views, beside = [view_node(one) for one in nodes], Beside(leaders, events, reading.notes)
+    return explain_shim(ShimWorld(shim, views, held, ledger, beside))
+
+
+async def held_up(reading: Reading, installers: str) -> dict[str, Line]:
+    """Return what keeps installer Jobs from going on, by the name of their node."""
+    jobs, pods, events, jobs_refused, pods_refused, unlabelled = await asyncio.gather(
+        reading.list(JOBS, installers, labels=INSTALLER_JOBS),
+        reading.list(PODS, installers, labels=f"{names.LABEL_JOB}=true"),
+        reading.list(EVENTS, installers, fields=_WARNING),
+        reading.list(EVENTS, None, fields=f"{_WARNING},reason={Reason.JOB_REFUSED}"),
+        reading.list(EVENTS, None, fields=f"{_WARNING},reason={Reason.INSTALLER_REFUSED}"),  # between two attempts
+        reading.list(EVENTS, None, fields=f"{_WARNING},reason={NODE_UPDATE_REFUSED}"),
+    )
+    refused = [*jobs_refused, *pods_refused]
+    nodes = [view_node(one) for one in await reading.list(NODES)] if refused else []
+    held = refused_by_node(refused, jobs, nodes, installers) | held_up_by_node(jobs, pods, events)
+    return held | unlabelled_by_node(unlabelled, jobs)
+
+
+async def group_page(reading: Reading, name: str, namespace: str | None) -> Explanation:
+    """Return the page of a group of hosts."""
+    found = await find(reading, HOST_CONFIGS, GROUP, name, namespace)
+    return explain_group(found, await _beside(reading, found, HOST_MANAGER, "what its spec says is not carried out"))
+
+
+async def controller_page(reading: Reading, name: str, namespace: str | None) -> Explanation:
+    """Return the page of a controller in Wasm."""
+    found = await find(reading, WASM_CONTROLLERS, CONTROLLER, name, namespace)
+    return explain_controller(found, await _beside(reading, found, HOST, "it is not called"))
+
+
+async def service_page(reading: Reading, name: str, namespace: str | None) -> Explanation:
+    """Return the page of a Service that mirrors an application; of several of the name it is that which does."""
+    found = await listed(reading, SERVICES, namespace, fields=f"metadata.name={name}")
+    views = sorted(map(view_service, found), key=lambda one: (not one.application, one.key))
+    one_place("Service", name, {one.namespace for one in views if one.application})
+    warnings, leader = await asyncio.gather(warned(reading, namespace), reading.leader(REFLECTOR, "nothing follows"))
+    if not views:
+        there = await absence(reading, SERVICES, name, namespace)
+        return explain_no_service((name, namespace), there, warnings, Beside([leader], notes=reading.notes))
+    mine = next(one for one in found if one["metadata"]["uid"] == views[0].uid)
+    slices, groups, pods, events = await asyncio.gather(
+        reading.list(ENDPOINT_SLICES, namespace, labels=SLICE_SELECTOR),
+        reading.wide(HOST_CONFIGS, namespace),
+        reading.wide(PODS, namespace, labels=POD_SELECTOR),
+        _events_of(reading, mine),
+    )
+    world = World(
+        views[0],
+        [view_slice(one) for one in slices],
+        None if HOST_CONFIGS in reading.unserved else [view_group(one) for one in groups],
+        [view_pod(one) for one in pods],
+        warnings,
+        Beside([leader], events, reading.notes),
+    )
+    return explain_service(world)
+
+
+async def application_page(reading: Reading, name: str, namespace: str | None) -> Explanation:
+    """Return the page of an Application."""
+    mine = [one for one in await _apps(reading, namespace) if is_named(one, name)]
+    one_place("Application", name, {one["metadata"]["namespace"] for one in mine})
+    if not mine:
+        leader = await reading.leader(MANAGER, _APART)
+        there = await absence(reading, APPLICATIONS, name, namespace)
+        return explain_no_application(name, namespace, there, Beside([leader], notes=reading.notes))
+    groups, services, warnings, beside = await asyncio.gather(
+        reading.list(HOST_CONFIGS, namespace),
+        reading.list(SERVICES, namespace),
+        warned(reading, namespace),
+        _beside(reading, mine[0], MANAGER, _APART),
+    )
+    views = [view_service(one) for one in services]
+    return explain_application(
+        AppWorld(mine[0], groups if reading.knows(HOST_CONFIGS) else None, views, warnings, beside)
+    )
+
+
+async def warned(reading: Reading, namespace: str | None) -> list[Warned]:
+    """Return the warnings about groups of hosts in all namespaces, or where only that may be read in one."""
+    about = f"{_WARNING},involvedObject.kind={HOST_CONFIGS.kind}"
+    found = [view_warning(one) for one in await reading.wide(EVENTS, namespace, fields=about)]
+    return [one for one in found if one.group]
+
+
+def view_warning(event: Manifest) -> Warned:
+    """Project an Event; one that is no warning about a group of hosts has no group."""
+    about: Manifest = event.get("involvedObject") or {}
+    fits = event.get("type") == "Warning" and about.get("kind") == HOST_CONFIGS.kind
+    group = f"{about.get('namespace', '')}/{about.get('name', '')}" if fits else ""
+    return Warned(group, str(event.get("reason") or ""), str(event.get("message") or ""))
+
+
+async def _apps(reading: Reading, namespace: str | None) -> list[Manifest]:
+    try:
+        return await read_apps(reading.kube, namespace)
+    except Forbidden as error:
+        raise unreadable(error, namespace) from None
+
+
+async def _beside(reading: Reading, found: Manifest, service: str, otherwise: str) -> Beside:
+    leader, events = await asyncio.gather(reading.leader(service, otherwise), _events_of(reading, found))
+    return Beside([leader], events, reading.notes)
+
+
+async def _events_of(reading: Reading, found: Manifest) -> list[Manifest]:
+    # Those of what has no namespace lie in one that its author chose.
+    metadata = found["metadata"]
+    fields = f"{_WARNING},involvedObject.uid={metadata['uid']}"
+    return await reading.list(EVENTS, metadata.get("namespace"), fields=fields)
+
+
+async def _ledger(reading: Reading) -> Ledger:
+    found = await reading.get(CONFIGMAPS, names.LEDGER, reading.namespace)
+    return Ledger({}) if found is None else read_ledger(found)
+
+
+async def _provisioning(reading: Reading) -> list[Leader]:
+    return [await reading.leader("provisioner", UNBEGUN), await reading.leader("node-watcher", UNMARKED)]

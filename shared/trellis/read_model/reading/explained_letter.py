@@ -1,0 +1,45 @@
+"""Why a message was given up on: one dead letter.
+
+Pure. In: the letter, as it is read from the stream. Out: the page. Called by ``explain``.
+Invariant: the body, which may hold anything, is not shown here: ``trellis dead show`` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trellis.bus.dead_letters.letters import DeadLetter
+from trellis.installer_api.redaction import redact_url
+from trellis.read_model.explain.page import Explanation, Line, Rank
+
+
+def explain_letter(letter: DeadLetter | None, name: str) -> Explanation:
+    """Return the page of a letter, None for one that is not there (any more)."""
+    subject = f"letter {name}"
+    if letter is None:
+        text, do = (
+            "there is no such letter: it was replayed, or has aged out",
+            "`trellis dead list` lists those that are",
+        )
+        return Explanation(subject, [Line("letter", text, False, do)], "there")
+    return Explanation(subject, [*_chain(letter)], "delivered")
+
+
+def _chain(letter: DeadLetter) -> Iterator[Line]:
+    reader, times = letter.reader or "a service", letter.deliveries
+    tried = f" after {times} deliver{'y' if times == 1 else 'ies'}" if times is not None else ""
+    why = redact_url(letter.error or "no cause is given")
+    text = f"{reader} gave up on it{tried}, {letter.reason or 'no reason'}: {why}"
+    do = f"`trellis dead show {letter.sequence}` shows it"
+    if letter.obstacle:
+        do += "; it cannot be sent again"
+    else:
+        do += f"; once its cause is mended, `trellis dead replay {letter.sequence}` sends it again"
+    yield Line("letter", text, False, do, Rank.CAUSE)
+    yield Line("message", f"{letter.subject or 'of no subject'}, {letter.size} bytes")
+    if letter.key or letter.noun:
+        yield Line("about", "/".join((letter.noun, *letter.key)))
+    if letter.obstacle:
+        yield Line("replay", f"impossible: {letter.obstacle}", False, rank=Rank.ASIDE)
+    if letter.trace_id:
+        yield Line("trace", letter.trace_id)

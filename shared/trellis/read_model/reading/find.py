@@ -1,0 +1,137 @@
+"""Finds the object that ``trellis explain`` is asked about, and where else to look if it is not there.
+
+In: what may be read, a kind, a name. Out: the object, or its absence. Called by ``explain_read``. Writes nothing.
+Invariant: what this account may not read is never taken for what is not there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+from collections.abc import Callable, Collection
+from typing import Final
+
+from trellis.crds.kinds import BY_DIRECTORY
+from trellis.kube.errors import Forbidden, KubeError, NotFound
+from trellis.kube.resources import NAMESPACES, Manifest, Resource
+from trellis.read_model.errors import AnswerError
+from trellis.read_model.explain.page import Explanation
+from trellis.read_model.explain.subject import Absence, Subject
+from trellis.read_model.reading.cluster import Reading
+from trellis.read_model.reading.served import list_served
+
+_ALIKE: Final = 0.7
+_OURS: Final = frozenset(kind.plural for kinds in BY_DIRECTORY.values() for kind in kinds)
+
+
+class NotThereError(Exception):
+    """The object that was asked about is not there; ``page`` says so."""
+
+    def __init__(self, page: Explanation) -> None:
+        super().__init__(page.headline)
+        self.page = page
+
+
+def name_of(item: Manifest) -> str:
+    """Return the name of an object."""
+    return str(item["metadata"]["name"])
+
+
+async def find(reading: Reading, res: Resource, subject: Subject, name: str, namespace: str | None = None) -> Manifest:
+    """Return the object of a name, in one namespace or in all.
+
+    Raises:
+        NotThereError: there is none.
+        AnswerError: several namespaces have one, or the cluster does not know the kind.
+        KubeError: it could not be read.
+    """
+    there: list[Manifest] = []
+    if res.namespaced:
+        there = await listed(reading, res, namespace, fields=f"metadata.name={name}")
+    else:
+        with contextlib.suppress(NotFound):  # of the object, or of its kind: that shows in the list
+            return await reading.kube.get(res, name)
+    one_place(res.kind, name, {str(one["metadata"]["namespace"]) for one in there})
+    if not there:
+        raise NotThereError(subject.absent(name, namespace, await absence(reading, res, name, namespace)))
+    return there[0]
+
+
+async def listed(
+    reading: Reading, res: Resource, namespace: str | None, *, fields: str | None = None
+) -> list[Manifest]:
+    """Return the objects of the kind that is asked about.
+
+    Raises:
+        AnswerError: this account may not read them in all namespaces, and none was named; or the kind is not defined,
+            or not served.
+        KubeError: they could not be read.
+    """
+    try:
+        found = await list_served(reading.kube, res, namespace, fields=fields)
+    except Forbidden as error:
+        raise unreadable(error, namespace) from None
+    if found is None:
+        raise _unknown(reading, res)
+    return found
+
+
+def unreadable(error: KubeError, namespace: str | None) -> Exception:
+    """Return what to tell of a kind that this account may not read."""
+    if namespace is None:
+        return AnswerError(f"{error}; this account may not look in all namespaces: name one with --namespace")
+    return error
+
+
+def one_place(kind: str, name: str, namespaces: set[str]) -> None:
+    """Raise AnswerError if several namespaces have one of a name."""
+    if len(namespaces) > 1:
+        places = ", ".join(sorted(namespaces))
+        raise AnswerError(f"there is a {kind} {name} in namespaces {places}: name one with --namespace")
+
+
+async def absence(
+    reading: Reading, res: Resource, name: str, namespace: str | None, named: Callable[[Manifest], str] = name_of
+) -> Absence:
+    """Return where an object that was not found could be, as far as this account may look.
+
+    Raises:
+        AnswerError: the cluster does not know the kind.
+        KubeError: the server went away.
+    """
+    if namespace is not None and await _gone(reading, namespace):
+        return Absence(gone=True)
+    try:
+        others = await listed(reading, res, None)
+    except AnswerError:
+        if namespace is None:
+            raise
+        others = await listed(reading, res, namespace)
+    places = {(str(one["metadata"].get("namespace") or ""), named(one)) for one in others}
+    elsewhere = sorted(place for place, other in places if other == name and place != namespace)
+    return Absence(elsewhere=elsewhere, alike=_alike(name, places))
+
+
+def _alike(name: str, places: Collection[tuple[str, str]]) -> list[str]:
+    """Return those named almost so by ``namespace/name``, the nearest first."""
+    near = difflib.get_close_matches(name, {other for _, other in places}, cutoff=_ALIKE)
+    likeness = {other: difflib.SequenceMatcher(None, name, other).ratio() for other in near}
+    found = [(-likeness[other], f"{place}/{other}".removeprefix("/")) for place, other in places if other in likeness]
+    return [key for _, key in sorted(found)]
+
+
+async def _gone(reading: Reading, namespace: str) -> bool:
+    """Say whether there is no such namespace; one that may not be read is taken to be there."""
+    try:
+        await reading.kube.get(NAMESPACES, namespace)
+    except NotFound:
+        return True
+    except Forbidden:
+        return False
+    return False
+
+
+def _unknown(reading: Reading, res: Resource) -> AnswerError:
+    define = f"`trellis crds apply {res.plural}` defines it, or " if res.plural in _OURS else ""
+    text = f"the kind {res.kind} is not defined in the cluster at {reading.kube.server}"
+    return AnswerError(f"{text}: {define}choose another with --context")

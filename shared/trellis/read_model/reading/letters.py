@@ -1,0 +1,66 @@
+"""Dead letters as JSON.
+
+Pure. In: letters. Out: documents. Called by whatever shows letters. Invariant: whatever a letter holds can be written;
+no password in a URL is shown but in the body, which is shown as it came.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import orjson
+
+from trellis.bus.dead_letters.letters import DeadLetter
+from trellis.installer_api.redaction import redact_url
+
+
+def document(letter: DeadLetter) -> dict[str, Any]:
+    """Return a letter as JSON, without its body."""
+    return {
+        "sequence": letter.sequence,
+        "time": letter.stored.isoformat(),
+        "cluster": _safe(letter.cluster),
+        "service": _safe(letter.service),
+        "subscription": _safe(letter.subscription),
+        "noun": _safe(letter.noun),
+        "key": [_safe(name) for name in letter.key],
+        "reason": _safe(letter.reason),
+        "error": _safe(letter.error),
+        "deliveries": letter.deliveries,
+        "subject": _safe(letter.subject),
+        "stream": _safe(letter.stream),
+        "original_sequence": letter.original_sequence,
+        "trace_id": letter.trace_id,
+        "size": letter.size,
+        "truncated": letter.truncated is not None,
+        "obstacle": _safe(letter.obstacle),
+    }
+
+
+def full_document(letter: DeadLetter) -> dict[str, Any]:
+    """Return a letter as JSON with the original's headers and the body: as JSON, else as text, else in Base64."""
+    headers = letter.original_headers
+    found = document(letter) | {
+        "original_size": letter.size if letter.truncated is None else letter.truncated,
+        "headers": None if headers is None else {_safe(name): _safe(value) for name, value in headers.items()},
+    }
+    if (text := indented(letter.body)) is not None:
+        return found | {"body": orjson.loads(text)}
+    try:
+        return found | {"body_text": letter.body.decode()}
+    except UnicodeDecodeError:
+        return found | {"body_base64": base64.b64encode(letter.body).decode()}
+
+
+def indented(body: bytes) -> bytes | None:
+    """Return JSON with indentation, None if it is none; nested too deeply for that, it is text."""
+    try:
+        return orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2)
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        return None
+
+
+def _safe(text: str) -> str:
+    # A lone surrogate, as an escaped name may hold, cannot be written as JSON.
+    return redact_url(text.encode(errors="backslashreplace").decode())

@@ -1,0 +1,83 @@
+"""Lists a kind so that one that is not served is unknown, and not one without objects.
+
+In: a connection, a kind. Out: its objects, or None where it is not defined. Called by the commands, by what reads for
+pages and rows, and by the watches of a viewer; writes nothing. Invariant: of a kind that answers 404, only a CRD that
+answers 404 too proves that there are no objects; a kind of Kubernetes itself always has a list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from trellis.crds.kinds import BY_DIRECTORY, Kind
+from trellis.kube.client import Kube
+from trellis.kube.crd_ownership import Place, Standing, standing_of
+from trellis.kube.errors import KubeError, NotFound, Unavailable
+from trellis.kube.resources import API_SERVICES, DEFINITIONS, Manifest, Resource
+from trellis.read_model.errors import AnswerError
+
+_OURS: Final = {kind.name: kind for kinds in BY_DIRECTORY.values() for kind in kinds}
+
+
+class NotServedError(AnswerError):
+    """A kind may have objects and could not be listed. ``place``: of its CRD, None where that cannot be read."""
+
+    def __init__(self, text: str, place: Place | None) -> None:
+        super().__init__(text)
+        self.place = place
+
+
+async def list_served(
+    kube: Kube, res: Resource, namespace: str | None = None, *, labels: str | None = None, fields: str | None = None
+) -> list[Manifest] | None:
+    """Return the objects of a kind, None if it is not defined.
+
+    Raises:
+        NotServedError: it is defined and not served, or its CRD cannot be read.
+        KubeError: they could not be listed for another reason, or a proxy answers for a kind that is served.
+    """
+    try:
+        return (await kube.list(res, namespace, label_selector=labels, field_selector=fields)).items
+    except (NotFound, Unavailable) as error:
+        await require_undefined(kube, res, error)
+        return None
+
+
+async def require_undefined(kube: Kube, res: Resource, error: NotFound | Unavailable) -> None:
+    """Return if the kind whose list was answered so is not defined.
+
+    Raises:
+        NotServedError: it is defined and not served, or its CRD cannot be read.
+        KubeError: ``error``, where the kind is served or Kubernetes' own, or no CRD can be read either.
+    """
+    kind = _OURS.get(f"{res.plural}.{res.group}")
+    if kind is None:
+        raise error
+    try:
+        _, standing, _ = await look_at(kube, kind)
+    except KubeError as lacks:
+        if not isinstance(error, NotFound):
+            raise error from None
+        raise NotServedError(f"{error}; whether {kind.name} is defined is not known: {lacks}", None) from None
+    if standing.place is Place.MISSING and isinstance(error, NotFound):
+        return
+    if not standing.message or standing.place is Place.MISSING:
+        raise error
+    wait = f"; wait until `kubectl get {kind.name}` works" if standing.place is Place.CURRENT else ""
+    raise NotServedError(f"{error}; {kind.name}: {standing.message}{wait}", standing.place)
+
+
+async def look_at(kube: Kube, kind: Kind) -> tuple[Kind, Standing, Manifest | None]:
+    """Return where a kind stands, and its definition; raises KubeError if that cannot be read."""
+    definition, registration = await asyncio.gather(
+        _find(kube, DEFINITIONS, kind.name), _find(kube, API_SERVICES, f"{kind.version}.{kind.group}")
+    )
+    return kind, standing_of(kind, definition, registration), definition
+
+
+async def _find(kube: Kube, res: Resource, name: str) -> Manifest | None:
+    try:
+        return await kube.get(res, name)
+    except NotFound:
+        return None

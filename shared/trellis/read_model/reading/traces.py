@@ -1,0 +1,70 @@
+"""Asks Jaeger for a trace.
+
+In: the address of its query API, a trace's id. Out: spans. Called by ``trace`` and by tests. Changes nothing.
+Invariant: whatever stands at the address, there is an answer in bounded time and of bounded length.
+Source: Jaeger's HTTP query API: ``GET /api/traces/<id>``, 404 for a trace it does not have.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final
+
+import aiohttp
+import orjson
+
+from trellis.installer_api.redaction import redact_url
+from trellis.read_model.errors import AnswerError
+from trellis.read_model.timings import ModelTimings
+from trellis.read_model.traces.spans import ReadSpan, TraceDataError, read_spans
+
+MOST_BYTES: Final = 64 * 2**20
+"""Of an answer; a span takes about a KiB."""
+
+
+class JaegerError(AnswerError):
+    """No trace can be had: nobody answers, or not as Jaeger does. Whoever asked knows what to do about it."""
+
+
+async def ask_jaeger(url: str, trace_id: str, timings: ModelTimings = ModelTimings()) -> list[ReadSpan]:
+    """Return the spans of a trace, none if Jaeger does not have it.
+
+    Raises:
+        JaegerError: nobody answers there, or not Jaeger.
+    """
+    address = f"{url.rstrip('/')}/api/traces/{trace_id}"
+    where = f"Jaeger at {redact_url(url)}"
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timings.jaeger), trust_env=True) as session,
+            session.get(address) as answer,
+        ):
+            body = await _read(answer, where)
+            if answer.status == HTTPStatus.NOT_FOUND and _is_json(body):
+                return []
+            if answer.status != HTTPStatus.OK:
+                raise JaegerError(f"{where} answers {answer.status} {answer.reason}: is it the query API (port 16686)?")
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        why = str(error) or type(error).__name__
+        raise JaegerError(f"{where} does not answer: {why}") from None
+    try:
+        return read_spans(orjson.loads(body))
+    except (orjson.JSONDecodeError, TraceDataError) as error:
+        raise JaegerError(f"{where}: {error}") from None
+
+
+async def _read(answer: aiohttp.ClientResponse, where: str) -> bytes:
+    body = bytearray()
+    async for chunk in answer.content.iter_any():
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise JaegerError(f"{where} has more of this trace than {MOST_BYTES // 2**20} MiB: look at it there")
+    return bytes(body)
+
+
+def _is_json(body: bytes) -> bool:
+    """Tell Jaeger, which does not have the trace, from another server, which does not have the page."""
+    try:
+        return "errors" in orjson.loads(body)
+    except (orjson.JSONDecodeError, TypeError):
+        return False

@@ -1,0 +1,1 @@
+"""Rows of tables: nodes, applications, controllers, rollouts. Pure."""

@@ -1,0 +1,1 @@
+"""A trace as Jaeger returns it, as a tree. Pure."""

@@ -1,0 +1,175 @@
+"""How services live: connect, campaign if one replica is to work, work, hand over, stop.
+
+In: settings and ``compose``, which wires a service's parts. Out: a process that outlives outages and stops within its
+grace period. Called by each ``app`` and by the bundle.
+Invariants: everything a term built is gone before the lease is released; a part that ends unasked ends the term, never
+the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from trellis import names
+from trellis.config.settings import ServiceSettings, SettingsError, exit_on_settings_error, load
+from trellis.config.timings import ProcessTimings
+from trellis.kube.claim import Claim
+from trellis.kube.client import Kube
+from trellis.kube.errors import NotLeading
+from trellis.kube.leader import Leader, readiness_of
+from trellis.runtime import gc as heap
+from trellis.runtime.service import PARTS, Base, Cluster, Compose, Living, Service, Work
+from trellis.runtime.shutdown import RELEASED, Ending
+from trellis.runtime.startup_barrier import Together
+from trellis.telemetry import get_logger, process_metrics, setup_logging
+from trellis.telemetry.health import HealthServer
+
+__all__ = [
+    "INSTALLER_NAMESPACE_LABELS",
+    "Base",
+    "Compose",
+    "EqualService",
+    "LedService",
+    "Living",
+    "Service",
+    "Work",
+    "run_alone",
+    "run_services",
+]
+
+INSTALLER_NAMESPACE_LABELS: Final = {"pod-security.kubernetes.io/enforce": "privileged"}
+"""Pod Security admission: the installer Job mounts the node's root, so its namespace must allow privileged pods."""
+
+_log = get_logger(__name__)
+S = TypeVar("S", bound=ServiceSettings)
+
+
+@dataclass(eq=False)
+class LedService(Service):
+    """A service of which one replica works at a time.
+
+    ``claims``: namespace of the Lease by which one installation works in a cluster, None if several may.
+    """
+
+    claims: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._lease = names.LEASE_PREFIX + self.name.replace("_", "-")
+        # Ready is who leads and works, or knows that another does.
+        self.health.expect("kubernetes", readiness_of(self._lease))
+
+    async def _work(self, kube: Kube, cluster: Cluster, stop: asyncio.Event) -> None:
+        """Lead whenever the lease can be had, until ``stop``; what hangs then is left behind, with the lease."""
+        leader = Leader(
+            kube,
+            lease=self._lease,
+            namespace=self.settings.namespace,
+            identity=self.settings.identity,
+        )
+        leader.follows = lambda: self.together.has_read(self.name)
+
+        async def term(stopping: asyncio.Event) -> None:
+            over, claim = False, self.claim
+
+            def check() -> None:
+                if over:  # a run that would not end must not write with the lease of a later term
+                    raise NotLeading("the term in which this began is over")
+                leader.check()
+                if claim is not None:
+                    claim.check()
+
+            def leading() -> bool:
+                return not over and leader.leading and (claim is None or claim.leading)
+
+            try:
+                await self._term(kube.guarded(check), cluster, leading, stopping)
+            finally:
+                over = True
+
+        async def lead(stopping: asyncio.Event) -> None:
+            if self.claims is None:
+                await term(stopping)
+                return
+            self.claim = Claim(
+                kube.guarded(leader.check),
+                self.claims,
+                self.settings.namespace,
+                waits=lambda: self.together.has_read(self.name),
+            )
+            await self.claim.run(term, stopping)
+
+        leading = asyncio.create_task(leader.run(lead, stop), name="campaign")
+        stopped = asyncio.create_task(stop.wait(), name="stop")
+        try:
+            await asyncio.wait({leading, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({leading}, timeout=self._grace.left(RELEASED))
+            if leading.done():
+                leading.result()
+            else:
+                _log.error("the work does not end in time and is left behind: the lease expires", lease=self._lease)
+        finally:
+            stopped.cancel()
+            leading.cancel()
+            await asyncio.wait({leading}, timeout=self._grace.left(RELEASED))
+
+
+@dataclass(eq=False)
+class EqualService(Service):
+    """A service of which every replica works: it has to write nothing that two could write differently."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.health.expect("kubernetes", PARTS)
+
+    async def _work(self, kube: Kube, cluster: Cluster, stop: asyncio.Event) -> None:
+        """Work until ``stop``; what a part's failure ended begins anew."""
+        while not stop.is_set():
+            try:
+                await self._term(kube, cluster, lambda: not stop.is_set(), stop)
+            except* Exception as errors:  # noqa: BLE001 - as a term of leadership: never the process
+                for error in errors.exceptions:
+                    _log.error("a part failed; everything begins anew", error=repr(error), exc_info=error)
+            if not stop.is_set():
+                self.health.expect(PARTS)
+                await asyncio.sleep(self.timings.again)
+
+
+@exit_on_settings_error()
+def run_alone(settings_of: type[S], create_app: Callable[[S], Living]) -> None:
+    """Be the ``main`` of one service: read the settings, set up logging, run until SIGTERM."""
+    settings = load(settings_of)
+    setup_logging(log_format=settings.log_format, level=settings.log_level)
+    service = create_app(settings)
+    heap.freeze()
+    asyncio.run(run_services([service], health_port=settings.health_port))
+
+
+async def run_services(
+    services: Sequence[Living], *, health_port: int, timings: ProcessTimings = ProcessTimings()
+) -> None:
+    """Run services in this process until SIGTERM or SIGINT; each as if it were alone. A second signal ends it at once.
+
+    Raises:
+        SettingsError: the health port cannot be had, or the kubeconfig cannot be used.
+    """
+    stop = asyncio.Event()
+    together = Together((service.name for service in services), timings.together)
+    for service in services:
+        service.together = together
+    with Ending(stop, max(service.settings.grace_seconds for service in services), timings.ending):
+        server = HealthServer(process_metrics(), [service.health for service in services], timings.health)
+        port = await server.start(health_port)
+        _log.info("serving health", port=port, services=[service.name for service in services])
+        try:
+            async with asyncio.TaskGroup() as group:
+                for service in services:
+                    group.create_task(service.run(stop), name=service.name)
+        except* SettingsError as errors:
+            # Each service meets the same mistake; one line is enough.
+            raise errors.exceptions[0] from None
+        finally:
+            await server.stop()

@@ -1,0 +1,160 @@
+"""How a process ends: signals, the grace period and its shares, and the end that comes in any case.
+
+In: SIGTERM, SIGINT. Out: a set ``stop``, time budgets, and an exit status. Called by ``trellis.runtime.run``.
+Invariants: a process that was asked to stop is gone when its grace period is over, whatever hangs; it ends with 0 if
+everything of ours returned, with 1 if it had to be ended, with 128 + signal if it was asked a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from types import FrameType, TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from trellis.config.timings import EndingTimings
+from trellis.telemetry import get_logger
+
+_STATUS_FORCED: Final = 1
+_STATUS_SIGNAL: Final = 128
+
+# Shares of the grace period by whose end each part is over. What is left belongs to the health server.
+DRAINED: Final = 0.5
+CLOSED: Final = 0.65
+RELEASED: Final = 0.8
+TOLD: Final = 0.9
+
+_log = get_logger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Grace:
+    """The grace period of one service, which begins when it is asked to stop."""
+
+    seconds: float
+    _began: float | None = field(default=None, init=False)
+
+    def begin(self) -> None:
+        """Start the clock, once."""
+        if self._began is None:
+            self._began = time.monotonic()
+
+    async def begin_at(self, stop: asyncio.Event) -> None:
+        """Start the clock when ``stop`` is set."""
+        await stop.wait()
+        self.begin()
+
+    def left(self, share: float, *, most: float = float("inf")) -> float:
+        """Return the seconds until this share of the period is over, at most ``most``, at least 0.
+
+        Of a period that has not begun everything is left.
+        """
+        spent = 0.0 if self._began is None else time.monotonic() - self._began
+        return min(most, max(0.0, self.seconds * share - spent))
+
+
+async def ends_within(seconds: float, work: Coroutine[Any, Any, None], what: str) -> bool:
+    """Run something that should end by itself; cancel it and go on when it does not.
+
+    Returns:
+        Whether it ended. Its own error is logged: this is for the end of things, which nothing may hold up.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+    finally:
+        ended = task.done()
+        task.cancel()
+    if not ended:
+        _log.warning("does not end in time and is left behind", what=what, seconds=round(seconds, 1))
+    elif not task.cancelled() and (error := task.exception()) is not None:
+        _log.warning("ended with an error", what=what, error=repr(error))
+    return ended
+
+
+async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """Return what ``work`` returns, or None as soon as ``stop`` is set."""
+    task = asyncio.ensure_future(work)
+    stopped = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        for pending in (task, stopped):
+            pending.cancel()
+        await asyncio.gather(task, stopped, return_exceptions=True)
+
+
+class Ending:
+    """Sees to the end of this process: sets ``stop`` at the first signal, and ends everything when time is up.
+
+    A context around the services' run, in the main thread. Leaving it says that everything of ours has returned.
+    """
+
+    def __init__(self, stop: asyncio.Event, grace_seconds: float, timings: EndingTimings = EndingTimings()) -> None:
+        self._stop = stop
+        self._grace = grace_seconds
+        self._timings = timings
+        self._loop = asyncio.get_running_loop()
+        self._asked_at: float | None = None
+        self._former: dict[int, Any] = {}
+        # Signal handlers may only do what cannot block: SimpleQueue.put is made for that.
+        self._words: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._status = _STATUS_FORCED
+
+    def __enter__(self) -> Self:
+        # Not the loop's own handlers: they are called by the loop, so not while a handler blocks it.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._former[number] = signal.signal(number, self._signalled)
+        # A daemon: it must not hold up the end itself.
+        threading.Thread(target=self._see_to_the_end, name="ending", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, former in self._former.items():
+            signal.signal(number, former)
+        if kind is None:
+            self._status = 0
+        self._words.put(None)
+
+    def _signalled(self, number: int, _: FrameType | None) -> None:
+        now = time.monotonic()
+        if self._asked_at is None:
+            self._asked_at = now
+            self._words.put(number)
+            self._loop.call_soon_threadsafe(self._stop.set)
+        elif now - self._asked_at >= self._timings.echo:
+            self._words.put(number)
+
+    def _see_to_the_end(self) -> None:
+        """Wait beside the event loop, which may be what hangs."""
+        if self._words.get() is None:
+            return  # ended without a signal
+        try:
+            word = self._words.get(timeout=self._grace)
+        except queue.Empty:
+            _log.error("did not stop in time: ended, its lease expires by itself", grace_seconds=self._grace)
+            self._end(_STATUS_FORCED)
+            return
+        if word is not None:
+            _log.warning("asked to stop a second time: ended at once, its lease expires by itself")
+            self._end(_STATUS_SIGNAL + word)
+            return
+        time.sleep(self._timings.afterglow)
+        self._end(self._status)
+
+    @staticmethod
+    def _end(status: int) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)

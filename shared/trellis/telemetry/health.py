@@ -1,0 +1,284 @@
+"""Is the service ready, is it alive: pure state, and the HTTP server that answers for it.
+
+In: what bus, kube and services say about themselves. Out: ``/readyz``, ``/livez``, ``/healthz`` (JSON, 200 or 503) and
+``/metrics``. Called by the kubelet, Prometheus and people. Invariant: an outage elsewhere makes a service not ready,
+never dead; a liveness probe alone can do that. A blocked event loop needs no probe: the server shares the loop, so
+``/livez`` does not answer at all and the kubelet's timeout ends the pod. Whoever reaches the port may hold connections
+open: there are so many at once, and whoever comes next takes the place of the oldest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import orjson
+from aiohttp import web
+from prometheus_client.exposition import choose_encoder
+
+from trellis.config.errors import SettingsError
+from trellis.config.timings import HealthTimings
+from trellis.installer_api.redaction import redact_url
+from trellis.telemetry.metrics import Metrics
+
+_NOT_YET: Final = "has not been ready yet"
+MOST_CONNECTIONS: Final = 128
+"""At once. Files that a process may open are what connections to the API server and NATS need, too."""
+
+Probe = Callable[[], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An answer with the reasons against it: ``kubernetes: connection refused at https://…``."""
+
+    ok: bool
+    reasons: tuple[str, ...] = ()
+
+
+class Health:
+    """The state of one service; no IO."""
+
+    def __init__(self, service: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.service: Final = service
+        self._clock = clock
+        self._why: dict[str, str] = {}
+        self._known: set[str] = set()
+        self._probes: dict[str, Probe] = {}
+        self._not_ready_since: float | None = None
+        self._notes: dict[str, str] = {}
+
+    def expect(self, *whats: str) -> None:
+        """Be not ready until each of these was ready once; what is ready already stays so."""
+        for what in whats:
+            if what not in self._known:
+                self.not_ready(what, _NOT_YET)
+
+    def ready(self, what: str) -> None:
+        """Say that a part works: ``kubernetes``, ``bus``, ``watch nodes``."""
+        self._known.add(what)
+        self._why.pop(what, None)
+        if not self._why:
+            self._not_ready_since = None
+
+    def not_ready(self, what: str, why: str) -> None:
+        """Say that a part does not work, and why, for people; passwords of URLs are hidden."""
+        self._known.add(what)
+        self._why[what] = redact_url(why)
+        if self._not_ready_since is None:
+            self._not_ready_since = self._clock()
+
+    def forget(self, what: str) -> None:
+        """Take a part away that no longer exists, with its note: the watch of a former leader."""
+        self.ready(what)
+        self._known.discard(what)
+        self._probes.pop(what, None)
+        self._notes.pop(what, None)
+
+    def note(self, what: str, text: str) -> None:
+        """Say something about a part that makes nothing less ready: one tenant's affair, say; "" takes it back."""
+        if text:
+            self._notes[what] = redact_url(text)
+        else:
+            self._notes.pop(what, None)
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what is to be known besides."""
+        return tuple(f"{what}: {text}" for what, text in sorted(self._notes.items()))
+
+    def add_liveness(self, what: str, probe: Probe) -> None:
+        """Ask the probe at each liveness check: None is alive, text is why the process must be restarted."""
+        self._probes[what] = probe
+
+    def readiness(self) -> Verdict:
+        """Return whether all parts are ready."""
+        reasons = tuple(f"{what}: {why}" for what, why in sorted(self._why.items()))
+        return Verdict(not reasons, reasons)
+
+    def parts(self) -> dict[str, bool]:
+        """Return of each part whether it is ready."""
+        return {what: what not in self._why for what in sorted(self._known)}
+
+    def liveness(self) -> Verdict:
+        """Return whether no probe asks for a restart."""
+        answers = ((what, probe()) for what, probe in sorted(self._probes.items()))
+        reasons = tuple(f"{what}: {redact_url(why)}" for what, why in answers if why is not None)
+        return Verdict(not reasons, reasons)
+
+    def not_ready_seconds(self) -> float:
+        """Return for how long the service has not been ready, 0 if it is."""
+        return 0.0 if self._not_ready_since is None else self._clock() - self._not_ready_since
+
+
+class LoopLag:
+    """Measures how late the event loop is, by a beat each ``beat`` seconds."""
+
+    def __init__(self, beat: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._beat = beat
+        self._clock = clock
+        self._worst = 0.0
+        self._due = clock() + self._beat
+
+    async def run(self) -> None:
+        """Beat until cancelled."""
+        while True:
+            self._due = self._clock() + self._beat
+            await asyncio.sleep(self._beat)
+            self._worst = self._current()
+
+    def take(self) -> float:
+        """Return the longest delay since the last call, in seconds, and start anew."""
+        worst, self._worst = self._current(), 0.0
+        # A delay that goes on is measured from here, so that no scrape counts what the former one counted.
+        self._due = max(self._due, self._clock())
+        return worst
+
+    def _current(self) -> float:
+        return max(self._worst, self._clock() - self._due, 0.0)
+
+
+class HealthServer:
+    """HTTP server of a process; with several services it is ready when all are."""
+
+    def __init__(
+        self, metrics: Metrics, healths: Iterable[Health] = (), timings: HealthTimings = HealthTimings()
+    ) -> None:
+        self._timings = timings
+        self._metrics = metrics
+        self._healths = {health.service: health for health in healths}
+        self._runner: web.AppRunner | None = None
+        self._door: asyncio.Server | None = None
+        self._beat: asyncio.Task[None] | None = None
+
+    def add(self, health: Health) -> None:
+        """Answer for a further service."""
+        self._healths[health.service] = health
+
+    async def start(self, port: int, host: str | None = None) -> int:
+        """Listen and return the port; 0 is any free one, host None is every address, IPv4 and IPv6.
+
+        Raises:
+            SettingsError: the port cannot be had.
+        """
+        listener = _listen(port, host)
+        lag = LoopLag(self._timings.beat)
+        self._metrics.event_loop_lag_seconds.set_function(lag.take)
+        self._beat = asyncio.create_task(lag.run(), name="event-loop-lag")
+        self._runner = web.AppRunner(
+            self._application(),
+            access_log=None,
+            shutdown_timeout=self._timings.shutdown,
+            keepalive_timeout=self._timings.idle,
+        )
+        await self._runner.setup()
+        server = self._runner.server
+        assert server is not None  # there is one after setup
+        self._door = await asyncio.get_running_loop().create_server(partial(_admit, server), sock=listener)
+        bound: int = listener.getsockname()[1]
+        return bound
+
+    async def stop(self) -> None:
+        """Stop listening; may be called again, and without a start."""
+        beat, self._beat = self._beat, None
+        runner, self._runner = self._runner, None
+        door, self._door = self._door, None
+        if door is not None:
+            door.close()
+        if beat is not None:
+            beat.cancel()
+            await asyncio.gather(beat, return_exceptions=True)
+        if runner is not None:
+            await runner.cleanup()
+
+    def _application(self) -> web.Application:
+        application = web.Application()
+        application.router.add_get("/readyz", self._readyz)
+        application.router.add_get("/livez", self._livez)
+        application.router.add_get("/healthz", self._healthz)
+        application.router.add_get("/metrics", self._metrics_text)
+        return application
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        verdicts = {name: health.readiness() for name, health in self._healths.items()}
+        # With no service there is nobody who could be ready: the process is still starting.
+        services = self._bodies(verdicts)
+        return _answer(ok=bool(verdicts) and all(verdict.ok for verdict in verdicts.values()), services=services)
+
+    async def _livez(self, _: web.Request) -> web.Response:
+        verdicts = {name: health.liveness() for name, health in self._healths.items()}
+        return _answer(ok=all(verdict.ok for verdict in verdicts.values()), services=self._bodies(verdicts))
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        """As /livez, with the details of readiness."""
+        verdicts = {name: health.liveness() for name, health in self._healths.items()}
+        services = self._bodies(verdicts)
+        for name, health in self._healths.items():
+            ready = health.readiness()
+            services[name] |= {
+                "ready": ready.ok,
+                "not_ready": list(ready.reasons),
+                "not_ready_seconds": round(health.not_ready_seconds(), 1),
+            }
+        return _answer(ok=all(verdict.ok for verdict in verdicts.values()), services=services)
+
+    def _bodies(self, verdicts: dict[str, Verdict]) -> dict[str, dict[str, object]]:
+        bodies: dict[str, dict[str, object]] = {}
+        for name, verdict in verdicts.items():
+            bodies[name] = {"ok": verdict.ok, "reasons": list(verdict.reasons)}
+            if notes := self._healths[name].notes():
+                bodies[name]["notes"] = list(notes)
+        return bodies
+
+    async def _metrics_text(self, request: web.Request) -> web.Response:
+        # Parts come and go with terms and watches; what is gone leaves no series.
+        self._metrics.part_ready.clear()
+        for name, health in self._healths.items():
+            for part, ready in health.parts().items():
+                self._metrics.part_ready.labels(name, part).set(ready)
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return web.Response(body=encode(self._metrics.registry), headers={"Content-Type": content_type})
+
+
+def _admit(server: web.Server) -> web.RequestHandler:
+    """Return the handler of a new connection, for which the oldest ones go if there are too many."""
+    connections = server.connections
+    for oldest in connections[: len(connections) + 1 - MOST_CONNECTIONS]:
+        oldest.force_close()
+    return server()
+
+
+def _answer(*, ok: bool, services: dict[str, dict[str, object]]) -> web.Response:
+    body = orjson.dumps({"ok": ok, "services": services}, option=orjson.OPT_APPEND_NEWLINE)
+    return web.Response(body=body, status=200 if ok else 503, content_type="application/json")
+
+
+def _listen(port: int, host: str | None) -> socket.socket:
+    try:
+        if host is not None:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            return socket.create_server((host, port), family=family)
+        try:
+            # One socket for both families, so that port 0 is the same port in both.
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        except OSError as error:
+            if error.errno in {errno.EADDRINUSE, errno.EACCES}:
+                raise
+            return socket.create_server(("", port))
+    except OSError as error:
+        raise SettingsError(f"TRELLIS_HEALTH_PORT: has {port}, {_why(error)}") from error
+
+
+def _why(error: OSError) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return "needs a port that no other process uses, or 0 for any free one"
+        case errno.EACCES:
+            return "needs a port this user may open, e.g. 8080"
+        case _:
+            return f"cannot be opened: {error.strerror or error}"

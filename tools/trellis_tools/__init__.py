@@ -1,0 +1,1 @@
+"""Programs that ``make generate`` and releases call; in no distribution and no image."""

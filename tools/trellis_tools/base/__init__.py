@@ -1,0 +1,1 @@
+"""Writes ``deploy/base`` from the Helm chart."""

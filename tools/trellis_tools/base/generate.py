@@ -1,0 +1,113 @@
+"""Writes ``deploy/base``, what ``kubectl kustomize`` has, from the Helm chart, or checks it: ``make generate``.
+
+In: the chart, a directory. Out: a kustomization and its files, or an exit status with the reasons. Needs Helm.
+Invariants: the same chart gives the same files; nothing in them is secret: the passwords that the chart would make are
+left out, and a Job makes others in the cluster (``trellis bus passwords``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from trellis_tools.base.model import HOME, KUSTOMIZATION, files_of, leaked
+
+_HEADER: Final = "# Generated from deploy/helm/trellis by `make generate`; do not edit.\n"
+_SECONDS: Final = 120
+Manifest = dict[str, Any]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m trellis_tools.base.generate", description=__doc__)
+    parser.add_argument("directory", type=Path, help="where the files belong: deploy/base")
+    parser.add_argument("--chart", type=Path, default=Path("deploy/helm/trellis"), help="the Helm chart")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a file differs")
+    arguments = parser.parse_args(argv)
+    try:
+        wanted = documents(render(arguments.chart))
+    except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    problems = differences(arguments.directory, wanted) if arguments.check else []
+    if not arguments.check:
+        arguments.directory.mkdir(parents=True, exist_ok=True)
+        for name, text in wanted.items():
+            (arguments.directory / name).write_text(text)
+    sys.stderr.write("".join(f"{problem}\n" for problem in problems))
+    return 1 if problems else 0
+
+
+def documents(rendered: list[Manifest]) -> dict[str, str]:
+    """Return the text of each file by its name.
+
+    Raises:
+        RuntimeError: something that the chart made of its passwords is still in one.
+    """
+    files = {name: _yaml(found) for name, found in files_of(rendered).items()}
+    found = {name: _HEADER + text for name, text in files.items()}
+    if secret := leaked(rendered, found.values()):
+        raise RuntimeError(f"{secret} of the chart would be public: base_model has to leave it out")
+    resources = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": list(files)}
+    return {KUSTOMIZATION: _HEADER + _yaml([resources])} | found
+
+
+def render(chart: Path) -> list[Manifest]:
+    """Return what the chart has by default, hooks apart, with one server for the bus.
+
+    Raises:
+        RuntimeError: there is no Helm, or it refuses.
+    """
+    beside = Path(sys.executable).parent / "helm"
+    program = str(beside) if beside.exists() else shutil.which("helm")
+    if program is None:
+        raise RuntimeError("there is no helm: put one on the PATH")
+    defaults = yaml.safe_load((chart / "values.yaml").read_text(encoding="utf-8"))
+    one_server = ["--set", "nats.replicas=1"] if "replicas" in defaults["nats"] else []
+    done = subprocess.run(  # noqa: S603 - a program of this machine, no shell
+        [program, "template", "trellis", str(chart), "--namespace", HOME, "--no-hooks", *one_server],
+        env=os.environ | {"KUBECONFIG": os.devnull},
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"helm refuses {chart}: {done.stderr}")
+    return [one for one in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if one]
+
+
+def differences(directory: Path, wanted: dict[str, str]) -> list[str]:
+    """Return which files are missing, differ from what would be written, or belong to nothing."""
+    present = {path.name: path.read_text() for path in sorted(directory.glob("*.yaml"))}
+    stale = [
+        f"{directory / name}: out of date, run make generate" for name in wanted if present.get(name) != wanted[name]
+    ]
+    return stale + [f"{directory / name}: belongs to nothing, delete it" for name in present if name not in wanted]
+
+
+class _Dumper(yaml.CSafeDumper):
+    """Texts of several lines as blocks, as people write them."""
+
+
+def _text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _yaml(found: Iterable[Manifest]) -> str:
+    return yaml.dump_all(found, Dumper=_Dumper, width=118, allow_unicode=True, sort_keys=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Writes the CRDs and their JSON Schemas."""

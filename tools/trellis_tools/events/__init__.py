@@ -1,0 +1,1 @@
+"""Writes the schemas of events, and the table of subjects."""

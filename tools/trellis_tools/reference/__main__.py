@@ -1,0 +1,111 @@
+"""Writes the reference pages, or checks them: ``make generate``, ``make verify``.
+
+In: the directory of the pages, and the one with deploy/rbac. Out: Markdown files, or an exit status with the reasons.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Final
+
+import typer.main
+import yaml
+
+import application_manager.settings
+import console.settings
+import controller_host.settings
+import host_manager.handlers
+import host_manager.settings
+import node_watcher.handlers
+import node_watcher.settings
+import provisioner.handlers
+import provisioner.settings
+import secrets_backend.settings
+import service_reflector.settings
+from trellis.config.settings import ServiceSettings
+from trellis.crds.kinds import BY_DIRECTORY, make_definition
+from trellis.events.envelope import FactData, event_type
+from trellis.events.subjects import HOST_MANAGER, NODE_WATCHER, PROVISIONER
+from trellis_cli.command_line import app
+from trellis_cli.commands import register
+from trellis_tools.reference.commands_page import commands_page
+from trellis_tools.reference.facts import facts_page
+from trellis_tools.reference.kinds import kind_page
+from trellis_tools.reference.rights import rights_page
+from trellis_tools.reference.settings_page import settings_page
+
+SETTINGS: Final[dict[str, type[ServiceSettings]]] = {
+    model.service: model
+    for model in (
+        application_manager.settings.Settings,
+        console.settings.Settings,
+        controller_host.settings.Settings,
+        host_manager.settings.Settings,
+        node_watcher.settings.Settings,
+        provisioner.settings.Settings,
+        secrets_backend.settings.Settings,
+        service_reflector.settings.Settings,
+    )
+}
+_CONSUMED: Final[dict[str, tuple[type[FactData], ...]]] = {
+    HOST_MANAGER: host_manager.handlers.CONSUMED,
+    NODE_WATCHER: node_watcher.handlers.CONSUMED,
+    PROVISIONER: provisioner.handlers.CONSUMED,
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m trellis_tools.reference", description=__doc__)
+    parser.add_argument("directory", type=Path, help="where the pages belong: docs/reference")
+    parser.add_argument("rights", type=Path, help="where the rights are: deploy/rbac")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a page differs")
+    arguments = parser.parse_args(argv)
+    wanted = pages(arguments.rights)
+    if arguments.check:
+        problems = differences(arguments.directory, wanted)
+        sys.stderr.write("".join(f"{problem}\n" for problem in problems))
+        return 1 if problems else 0
+    for name, text in wanted.items():
+        path = arguments.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return 0
+
+
+def pages(rights: Path) -> dict[str, str]:
+    """Return the text of each page by its path below the directory."""
+    definitions = [make_definition(kind) for kinds in BY_DIRECTORY.values() for kind in kinds]
+    found = {f"crds/{one['spec']['names']['singular']}.md": kind_page(one) for one in definitions}
+    files = {path.stem: list(yaml.safe_load_all(path.read_text())) for path in sorted(rights.glob("*.yaml"))}
+    register(app)
+    return found | {
+        "events.md": facts_page(hears()),
+        "settings.md": settings_page(SETTINGS),
+        "commands.md": commands_page(typer.main.get_command(app)),
+        "rights.md": rights_page(files),
+    }
+
+
+def hears() -> dict[str, list[str]]:
+    """Return the services that act on a fact, by its type."""
+    found: dict[str, list[str]] = {}
+    for service, models in _CONSUMED.items():
+        for model in models:
+            found.setdefault(event_type(model), []).append(service)
+    return found
+
+
+def differences(directory: Path, wanted: dict[str, str]) -> list[str]:
+    """Return which pages are missing, differ from what would be written, or are nobody's."""
+    present = {path.relative_to(directory).as_posix(): path.read_text() for path in sorted(directory.rglob("*.md"))}
+    stale = [
+        f"{directory / name}: out of date, run make generate" for name in wanted if present.get(name) != wanted[name]
+    ]
+    return stale + [f"{directory / name}: nobody writes it, delete it" for name in present if name not in wanted]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""The page of the command line: every command with its arguments and options.
+
+Pure. In: the commands as click knows them. Out: a page. Called by ``__main__``.
+Invariant: nothing of the machine it is made on: no width of a terminal, no defaults from the environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from trellis_tools.reference.markdown import GENERATED, cell, code, table
+
+_ROOT: Final = "trellis"
+_VALUES: Final = {"str": "TEXT", "int": "NUMBER"}
+_INTRODUCTION: Final = """# Commands
+
+Every command takes `--help`. Most take `-o json`. Where the cluster and the bus are is said by
+[settings](settings.md): `TRELLIS_KUBECONFIG`, `TRELLIS_NATS_URL`.
+"""
+
+
+def commands_page(root: Any) -> str:  # noqa: ANN401 (a click command; click is typer's own matter)
+    """Return the page of a command with all below it."""
+    return "\n".join([GENERATED, _INTRODUCTION, *_commands(root, _ROOT)])
+
+
+def _commands(command: Any, name: str) -> Iterator[str]:  # noqa: ANN401 (as above)
+    below = getattr(command, "commands", {})
+    # A group that does something itself has more parameters than the one for its help.
+    if not below or (name != _ROOT and [one for one in command.params if one.name != "help"]):
+        yield _command(command, name)
+    for one in sorted(below):
+        if not below[one].hidden:
+            yield from _commands(below[one], f"{name} {one}")
+
+
+def _command(command: Any, name: str) -> str:  # noqa: ANN401 (as above)
+    parameters = [one for one in command.params if not getattr(one, "hidden", False) and one.name != "help"]
+    arguments = [one for one in parameters if one.param_type_name == "argument"]
+    usage = " ".join([name, *(_metavar(one) for one in arguments)])
+    rows = [(_names(one), cell(one.help or "") + (" (required)" if one.required else "")) for one in parameters]
+    text = f"## {name}\n\n```\n{usage}\n```\n\n{_paragraphs(command.help or '')}\n"
+    return text + (f"\n{table(('', ''), rows)}" if rows else "")
+
+
+def _metavar(argument: Any) -> str:  # noqa: ANN401 (as above)
+    name = argument.metavar or argument.name.upper()
+    if argument.nargs != 1 and "..." not in name:
+        name += "..."
+    return name if argument.required or name.startswith("[") else f"[{name}]"
+
+
+def _names(parameter: Any) -> str:  # noqa: ANN401 (as above)
+    if parameter.param_type_name == "argument":
+        return code(_metavar(parameter))
+    found = [*parameter.opts, *parameter.secondary_opts]
+    value = (
+        ""
+        if parameter.is_flag
+        else f" {parameter.metavar or _VALUES.get(parameter.bare_type(), parameter.bare_type().upper())}"
+    )
+    return ", ".join(code(one) for one in found[:-1]) + (", " if len(found) > 1 else "") + code(f"{found[-1]}{value}")
+
+
+def _paragraphs(text: str) -> str:
+    """Return a help text as paragraphs; its lines are those of a source file."""
+    parts = text.replace("\b", "").replace("\f", "").split("\n\n")
+    return "\n\n".join(" ".join(part.split()).replace("<", "&lt;") for part in parts)

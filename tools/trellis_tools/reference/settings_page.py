@@ -1,0 +1,89 @@
+"""The page of settings: every ``TRELLIS_`` variable with its default, its meaning and the services that read it.
+
+Pure. In: the settings classes. Out: a page. Called by ``__main__``.
+Invariant: a variable that means another thing, or has another default, for another service has a row for each.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import AliasChoices
+from pydantic.fields import FieldInfo
+
+from trellis.config.settings import PREFIX, ServiceSettings
+from trellis_tools.reference.markdown import GENERATED, cell, code, table
+
+Models = Mapping[str, type[ServiceSettings]]
+"""Settings by the name of their service."""
+
+_MEBI: Final = 2**20
+_INTRODUCTION: Final = """# Settings
+
+Every setting is a variable of the environment. An empty one counts as unset; a wrong one is one line that names it,
+and exit status 2. Durations are seconds or have a unit (`90`, `90s`, `10m`), memory is as in Kubernetes (`512Mi`),
+lists are separated by commas.
+"""
+
+
+def settings_page(models: Models) -> str:
+    """Return the page: what every service reads, then what only some do."""
+    common = set(ServiceSettings.model_fields)
+    shared = [_row(name, ServiceSettings.model_fields[name]) for name in ServiceSettings.model_fields]
+    own: dict[tuple[str, str, str], list[str]] = {}
+    for service, model in models.items():
+        for name, field in model.model_fields.items():
+            if name not in common:
+                own.setdefault(_row(name, field), []).append(service)
+    rows = [(*row, ", ".join(code(one) for one in services)) for row, services in sorted(own.items())]
+    return "\n".join(
+        [
+            GENERATED,
+            _INTRODUCTION,
+            f"## Of every service\n\n{table(('variable', 'default', 'meaning'), shared)}",
+            f"## Of some\n\n{table(('variable', 'default', 'meaning', 'read by'), rows)}",
+        ]
+    )
+
+
+def _row(name: str, field: FieldInfo) -> tuple[str, str, str]:
+    return " or ".join(map(code, variables(name, field))), default_of(field), cell(field.description or "")
+
+
+def variables(name: str, field: FieldInfo) -> list[str]:
+    """Return the variables that give a setting."""
+    alias = field.validation_alias
+    if isinstance(alias, AliasChoices):
+        return [str(choice) for choice in alias.choices]
+    return [f"{PREFIX}{name.upper()}"]
+
+
+def default_of(field: FieldInfo) -> str:
+    """Return a default as one would write it; what is made when a service starts has none to show."""
+    if field.default_factory is not None:
+        return "made at the start"
+    return code(_text(field.default))
+
+
+def _text(value: Any) -> str:  # noqa: ANN401 (whatever a setting may be)
+    match value:
+        case None | ():
+            return ""
+        case bool():
+            return json.dumps(value)
+        case Enum():
+            return str(value.value)
+        case int() if value >= _MEBI and value % _MEBI == 0:
+            return f"{value // _MEBI}Mi"
+        case float() if value.is_integer():
+            return f"{value:.0f}"
+        case tuple():
+            return ",".join(_text(one) for one in value)
+        case Path():
+            return value.as_posix()
+        case _:
+            return str(value)
