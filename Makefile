@@ -107,9 +107,8 @@ docs: install ## Build docs/ as a site in build/site; a link that leads nowhere 
 
 generate: install ## Write the generated files (event schemas, the table of facts, NATS users, reference pages)
 	@$(TOOL).events.generate deploy/events
-	@$(TOOL).crds.generate deploy/crds
 	@$(TOOL).events.table docs/bus.md
-	@$(TOOL).bus_users deploy/nats
+	@$(TOOL).bus_users deploy/nats # NKeys of one cluster by name; the chart's has passwords, and values in place of names
 	@$(TOOL).bus_users --chart deploy/helm/trellis/nats
 	@$(TOOL).crds.generate deploy/helm/trellis/definitions
 	@$(TOOL).crds.generate --schemas deploy/schemas
@@ -123,7 +122,6 @@ generate: install ## Write the generated files (event schemas, the table of fact
 
 verify: install ## Fail if a generated file differs from what `make generate` writes
 	@$(TOOL).events.generate --check deploy/events
-	@$(TOOL).crds.generate --check deploy/crds
 	@$(TOOL).events.table --check docs/bus.md
 	@$(TOOL).bus_users --check deploy/nats
 	@$(TOOL).bus_users --chart --check deploy/helm/trellis/nats

@@ -69,7 +69,7 @@ def copy_files(folder: Path) -> None:
     for name in filter(None, listed.split("\0")):
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, target)
+        shutil.copy2(ROOT / name, target, follow_symlinks=False)
 
 
 if __name__ == "__main__":

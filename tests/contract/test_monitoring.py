@@ -14,7 +14,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from support.suite.naming import lacking
 from trellis.telemetry import Metrics, process_metrics
 from trellis_tools.monitoring.dashboard import expressions, make_dashboard
-from trellis_tools.monitoring.generate import documents, main
+from trellis_tools.monitoring.generate import CHART, documents, main
 from trellis_tools.monitoring.metrics_table import BEGIN, described, with_table
 from trellis_tools.monitoring.panels import ROWS
 
@@ -111,12 +111,16 @@ def test_the_files_are_those_that_are_generated(capsys: pytest.CaptureFixture[st
     for path, text in documents(ROOT).items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
-    chart = tmp_path / "deploy/helm/trellis/monitoring/rules.yaml"
-    chart.write_text(f"{(ROOT / 'deploy/monitoring/rules.yaml').read_text()}# another\n")
+    (tmp_path / CHART / "dashboard.json").write_text("{}")
     assert main(["--check", str(tmp_path)]) == 1
-    assert lacking(capsys.readouterr().err, "deploy/monitoring/rules.yaml") == []
+    assert lacking(capsys.readouterr().err, f"{CHART}/dashboard.json") == []
     assert main([str(tmp_path)]) == 0
     assert main(["--check", str(tmp_path)]) == 0
+
+
+def test_the_plain_files_are_the_chart_s() -> None:
+    for name in ("dashboard.json", "rules.yaml"):
+        assert (ROOT / "deploy/monitoring" / name).resolve() == (ROOT / CHART / name).resolve()
 
 
 def test_a_page_without_a_place_for_the_metrics_is_refused() -> None:

@@ -131,7 +131,7 @@ def _installed(one_node: ClusterInfo, kubectl: Kubectl) -> Iterator[None]:
     finally:
         helm("uninstall", "trellis", *namespace, "--ignore-not-found", kubeconfig=kubeconfig)
         kubectl("delete", "wasmcontrollers", "--all", "-A", "--wait=false")
-        kubectl("delete", "-R", "-f", str(CHART / "definitions"), "--ignore-not-found", "--wait=false")
+        kubectl("delete", "-R", "-f", str(CHART.parents[1] / "crds"), "--ignore-not-found", "--wait=false")
         kubectl("delete", "namespace", SYSTEM, TEAM, "trellis-installers", "--ignore-not-found", "--wait=false")
 
 

@@ -85,7 +85,7 @@ class ChartCluster:
     def clean(self) -> None:
         """Take away what the docs leave to people: both namespaces, the kinds, and the volumes of :meth:`prepare`."""
         self.kubectl("delete", "namespace", SYSTEM, "trellis-installers", "--ignore-not-found", "--timeout=120s")
-        self.kubectl("delete", "-R", "-f", str(CHART / "definitions"), "--ignore-not-found", "--timeout=60s")
+        self.kubectl("delete", "-R", "-f", str(CHART.parents[1] / "crds"), "--ignore-not-found", "--timeout=60s")
         self.kubectl("delete", "persistentvolume", *(node.name for node in self.info.real_nodes), "--timeout=60s")
 
     def helm(self, *words: str, values: Mapping[str, Any] | None = None) -> str:

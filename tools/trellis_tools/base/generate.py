@@ -18,10 +18,11 @@ from typing import Any, Final
 
 import yaml
 
-from trellis_tools.base.model import HOME, KUSTOMIZATION, files_of, leaked
+from trellis_tools.base.model import DEFINITIONS, HOME, KUSTOMIZATION, files_of, leaked
 
 _HEADER: Final = "# Generated from deploy/helm/trellis by `make generate`; do not edit.\n"
 _SECONDS: Final = 120
+_NO_DEFINITIONS: Final = ("--set", "crds.install=false")
 Manifest = dict[str, Any]
 
 
@@ -56,8 +57,9 @@ def documents(rendered: list[Manifest]) -> dict[str, str]:
     found = {name: _HEADER + text for name, text in files.items()}
     if secret := leaked(rendered, found.values()):
         raise RuntimeError(f"{secret} of the chart would be public: base_model has to leave it out")
-    resources = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": list(files)}
-    return {KUSTOMIZATION: _HEADER + _yaml([resources])} | found
+    resources = [DEFINITIONS, *files]
+    kustomization = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources}
+    return {KUSTOMIZATION: _HEADER + _yaml([kustomization])} | found
 
 
 def render(chart: Path) -> list[Manifest]:
@@ -73,7 +75,7 @@ def render(chart: Path) -> list[Manifest]:
     defaults = yaml.safe_load((chart / "values.yaml").read_text(encoding="utf-8"))
     one_server = ["--set", "nats.replicas=1"] if "replicas" in defaults["nats"] else []
     done = subprocess.run(  # noqa: S603 - a program of this machine, no shell
-        [program, "template", "trellis", str(chart), "--namespace", HOME, "--no-hooks", *one_server],
+        [program, "template", "trellis", str(chart), "--namespace", HOME, "--no-hooks", *_NO_DEFINITIONS, *one_server],
         env=os.environ | {"KUBECONFIG": os.devnull},
         capture_output=True,
         text=True,

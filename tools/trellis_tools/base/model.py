@@ -18,6 +18,8 @@ Manifest = dict[str, Any]
 
 HOME: Final = "trellis-system"
 KUSTOMIZATION: Final = "kustomization.yaml"
+DEFINITIONS: Final = "../helm/trellis/definitions"
+"""The chart's CRDs: a kustomization of their own, which the base includes."""
 _JOB: Final = "trellis-bus-passwords"
 _CONFIG: Final = "trellis-nats-config"
 _SECRET_FILES: Final = frozenset({SEED, PASSWORDS})
@@ -29,7 +31,6 @@ _RANDOM: Final = "checksum/users"
 _HELMS: Final = "helm.sh/"
 _FILES: Final = {
     "Namespace": "namespaces.yaml",
-    "CustomResourceDefinition": "definitions.yaml",
     "ServiceAccount": "rights.yaml",
     "Role": "rights.yaml",
     "RoleBinding": "rights.yaml",
@@ -99,8 +100,7 @@ def _with_config(stateful: Manifest) -> None:
 
 def _without_marks(one: Manifest) -> None:
     """Take away what is Helm's own, and what changes with the passwords."""
-    places = [one, one.get("spec", {}).get("template", {})] if one["kind"] != "CustomResourceDefinition" else [one]
-    for place in places:
+    for place in (one, one.get("spec", {}).get("template", {})):
         annotations = place.get("metadata", {}).get("annotations")
         if not annotations:
             continue

@@ -1,7 +1,8 @@
 """Writes the definitions of our kinds, or their JSON Schemas, to a directory, or checks them: ``make generate``,
 ``make verify``.
 
-In: the table of kinds and a directory. Out: YAML or JSON files, or an exit status with the reasons.
+In: the table of kinds and a directory. Out: YAML or JSON files, or an exit status with the reasons. The definitions
+are written into the Helm chart, and nowhere else: ``deploy/crds`` links to them, ``deploy/base`` includes them.
 """
 
 from __future__ import annotations
@@ -17,17 +18,18 @@ import yaml
 from trellis.crds.json_schema import make_json_schema, path_of
 from trellis.crds.kinds import BY_DIRECTORY, make_definition
 
+KUSTOMIZATION = "kustomization.yaml"
 _HEADER = "# Generated from the models in trellis.crds by `make generate`; do not edit.\n"
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m trellis_tools.crds.generate", description=__doc__)
-    parser.add_argument("directory", type=Path, help="where the files belong: deploy/crds")
+    parser.add_argument("directory", type=Path, help="the chart's definitions/, or deploy/schemas")
     parser.add_argument("--schemas", action="store_true", help="JSON Schemas for kubeconform: deploy/schemas")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file differs")
     arguments = parser.parse_args(argv)
-    wanted = schemas() if arguments.schemas else documents()
+    wanted = schemas() if arguments.schemas else documents() | {KUSTOMIZATION: kustomization()}
     if arguments.check:
         problems = differences(arguments.directory, wanted)
         sys.stderr.write("".join(f"{problem}\n" for problem in problems))
@@ -43,6 +45,12 @@ def documents() -> dict[str, str]:
         for directory, kinds in BY_DIRECTORY.items()
         for kind in kinds
     }
+
+
+def kustomization() -> str:
+    """Return the kustomization by which ``deploy/base`` includes the definitions; Helm ignores it."""
+    kind = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": list(documents())}
+    return _HEADER + _yaml(kind)
 
 
 def schemas() -> dict[str, str]:

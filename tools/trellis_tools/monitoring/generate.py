@@ -1,6 +1,6 @@
 """Writes what is for people who watch, or checks it: ``make generate``, ``make verify``.
 
-In: the root of the repository. Out: the dashboard and a copy of the alert rules that is for no chart, the table of
+In: the root of the repository. Out: the chart's dashboard, to which ``deploy/monitoring`` links, and the table of
 metrics in ``docs/observability.md``, or an exit status with the reasons.
 """
 
@@ -16,7 +16,6 @@ from trellis_tools.monitoring.dashboard import make_dashboard
 from trellis_tools.monitoring.metrics_table import with_table
 
 CHART: Final = Path("deploy/helm/trellis/monitoring")
-PLAIN: Final = Path("deploy/monitoring")
 PAGE: Final = Path("docs/observability.md")
 
 
@@ -41,11 +40,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def documents(root: Path) -> dict[Path, str]:
     """Return the files by their path in the repository."""
-    dashboard = json.dumps(make_dashboard(), indent=2) + "\n"
     return {
-        CHART / "dashboard.json": dashboard,
-        PLAIN / "dashboard.json": dashboard,
-        PLAIN / "rules.yaml": (root / CHART / "rules.yaml").read_text(),
+        CHART / "dashboard.json": json.dumps(make_dashboard(), indent=2) + "\n",
         PAGE: with_table((root / PAGE).read_text()),
     }
 
