@@ -22,7 +22,7 @@ _LINK = re.compile(r"(\]\()((?:\.\./)+(?!\.\.)[^)#\s]+)")
 def on_config(config: Any) -> Any:  # noqa: ANN401 (mkdocs' own type)
     """List the decisions, and pages that mkdocs.yml does not place: none is to be out of reach."""
     docs = ROOT / "docs"
-    decisions = sorted(path.relative_to(docs).as_posix() for path in (docs / "adr").glob("*.md"))
+    decisions = ["adr/index.md", *sorted(path.relative_to(docs).as_posix() for path in (docs / "adr").glob("0*.md"))]
     placed = {*decisions, *_pages(config["nav"])}
     others = sorted({path.relative_to(docs).as_posix() for path in docs.rglob("*.md")} - placed)
     config["nav"] += [{"More": others}] if others else []
