@@ -1,0 +1,50 @@
+"""The folders, files and decisions that pages list are those that exist; production has no development code."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ADRS = ROOT / "docs/adr"
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+OURS = {"trellis-wasm", "trellis-wasm-dev"}
+NAMED = sorted(
+    set(re.findall(r"`((?:services|shared|devtools|tools|deploy|docs|tests|bench|sdk)/[^`\s<]*)`", CONTRIBUTING))
+)
+
+
+def test_the_page_of_the_architecture_lists_every_package() -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    listed = re.findall(r"^\| `((?:services|shared|devtools|tools)/[^`]+)` \|", page, re.MULTILINE)
+    roots = ("services", "shared/trellis", "devtools/trellis_dev", "tools/trellis_tools")
+    found = [path.parent for root in roots for path in (ROOT / root).glob("*/__init__.py")]
+    assert sorted(listed) == sorted(path.relative_to(ROOT).as_posix() for path in found)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_what_contributing_names_exists(name: str) -> None:
+    assert (ROOT / name).exists()
+
+
+def test_the_index_lists_every_decision_once_by_its_number() -> None:
+    listed = re.findall(r"^- \[(\d+)\]\(([^)]+)\) \S", (ADRS / "index.md").read_text(), re.MULTILINE)
+    files = sorted(path.name for path in ADRS.glob("*.md") if path.name != "index.md")
+    assert sorted(name for _, name in listed) == files
+    assert all(int(name.partition("-")[0]) == int(number) for number, name in listed)
+
+
+def test_the_wheel_of_production_has_services_and_what_they_share() -> None:
+    packages = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert {name.partition("/")[0] for name in packages} == {"services", "shared"}
+
+
+def test_no_dependency_has_a_package_of_the_name_of_ours() -> None:
+    ours = {Path(name).name for name in PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]}
+    installed = packages_distributions()
+    assert {name: installed[name] for name in ours if {*installed.get(name, ())} - OURS} == {}
