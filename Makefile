@@ -111,7 +111,7 @@ generate: install ## Write the generated files (event schemas, the table of fact
 	@$(TOOL).bus_users deploy/nats # NKeys of one cluster by name; the chart's has passwords, and values in place of names
 	@$(TOOL).bus_users --chart deploy/helm/trellis/nats
 	@$(TOOL).crds.generate deploy/helm/trellis/definitions
-	@$(TOOL).crds.generate --schemas deploy/schemas
+	@$(TOOL).crds.generate --schemas deploy/schemas # refuse unknown fields, which the CRDs let the API server drop
 	@$(TOOL).monitoring.generate .
 	@$(TOOL).base.generate deploy/base
 	@$(TOOL).reference docs/reference deploy/rbac
