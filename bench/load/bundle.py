@@ -23,22 +23,19 @@ import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from provision import free_port
+from trellis.services import SERVICES
 from trellis_dev.localcluster.ports import LOOPBACK
 
 MIB: Final = 2**20
 TOGETHER: Final = ""
-SERVICES: Final = (
-    "node-watcher", "provisioner", "host-manager", "service-reflector", "application-manager", "secrets-backend",
-    "controller-host",
-)  # fmt: skip
 _READS: Final = frozenset({"get", "list", "watch"})
 _LEASES: Final = "leases"
 _REVIEWS: Final = frozenset({"subjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectreviews", "tokenreviews"})
 """Questions that are asked by POST: nothing is stored."""
 _END_SECONDS: Final = 60.0
 _EVERYTHING: Final = (
-    "from trellis_cli.run import command, services; import importlib, controller_host.guest.runtime; "
-    "[importlib.import_module(one.package + '.app') for one in services.SERVICES.values()]"
+    "from trellis.services import SERVICES; import trellis_cli.run.command, controller_host.guest.runtime; "
+    "[one.load('app') for one in SERVICES.values()]"
 )
 _PAUSE: Final = 0.05
 
@@ -109,7 +106,7 @@ def running(
     environment: dict[str, str], directory: Path, monitors: tuple[int, ...], *, separate: bool
 ) -> Iterator[Bundle]:
     """Have it run for the time of a block; its logs are in the directory."""
-    parts = {name: [name] for name in SERVICES} if separate else {TOGETHER: []}
+    parts = {one.name: [one.name] for one in SERVICES.values() if not one.only_if_named} if separate else {TOGETHER: []}
     ports = {name: free_port() for name in parts}
     started: dict[str, subprocess.Popen[bytes]] = {}
     compiled = as_in_the_images(directory / "bytecode")

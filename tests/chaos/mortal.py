@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import support.suite.stepped_clock  # noqa: F401  # isort: skip - before anything that reads the clock
 
-import importlib
 import os
 import signal
 from pathlib import Path
@@ -17,12 +16,12 @@ from pathlib import Path
 import trellis_cli.command_line
 from chaos.orders import AFTER, BEFORE, VARIABLE
 from trellis.kube.transport import HttpRequest, HttpTransport, Reply
-from trellis_cli.run.services import SERVICES
+from trellis.services import SERVICES
 
 _send = HttpTransport.send
 
 for _one in SERVICES.values():
-    importlib.import_module(f"{_one.package}.app")  # once for all children
+    _one.load("app")  # once for all children
 
 
 def be_mortal(order: Path) -> None:

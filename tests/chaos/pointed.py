@@ -6,7 +6,6 @@ Run by a ``Nursery``. In: the files named by ``TRELLIS_TEST_POINTS`` (what was p
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import signal
@@ -23,13 +22,13 @@ from trellis.bus.consume.ack import Ack
 from trellis.bus.publish.publisher import Publisher
 from trellis.kube.transport import HttpRequest, HttpTransport, Reply
 from trellis.lattice.connection.link import Link
-from trellis_cli.run.services import SERVICES
+from trellis.services import SERVICES
 
 PASSED: Final = "TRELLIS_TEST_POINTS"
 DEATH: Final = "TRELLIS_TEST_DEATH"
 
 for _one in SERVICES.values():
-    importlib.import_module(f"{_one.package}.app")  # once for all children
+    _one.load("app")  # once for all children
 
 
 class Points:

@@ -13,9 +13,9 @@ import yaml
 from controller_host.domain.views import parse_bytes
 from controller_host.module.preparing import COMPILING
 from support.chart.rendered import CHART, ChartRefusedError, Manifest, of, only, rendered
-from trellis.bus.accounts.permissions import SUBSCRIPTIONS
+from trellis.bus.accounts.permissions import PUBLISHERS
 from trellis.crds.kinds import BY_DIRECTORY, KINDS
-from trellis_cli.run.services import SERVICES as RUNNABLES
+from trellis_cli.run.services import NAMED
 
 ROOT = CHART.parents[2]
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -54,7 +54,7 @@ def of_kind(found: list[Manifest], *kinds: str) -> list[Manifest]:
     return [one for one in found if one["kind"] in kinds]
 
 
-BY_DEFAULT = {name for name, one in RUNNABLES.items() if not one.asked}
+BY_DEFAULT = {name for name, one in NAMED.items() if not one.only_if_named}
 """What runs unless it is said: all but the console."""
 
 
@@ -69,7 +69,7 @@ def environment(deployment: Manifest) -> dict[str, str]:
 
 @pytest.mark.parametrize("service", list(VALUES["services"]))
 def test_a_service_may_be_told_all_its_settings_and_no_others(service: str) -> None:
-    fields = set(RUNNABLES[kebab(service)].settings.model_fields) - SET_BY_THE_CHART - SET_FOR_TRACES
+    fields = set(NAMED[kebab(service)].settings.model_fields) - SET_BY_THE_CHART - SET_FOR_TRACES
     told = SCHEMA["properties"]["services"]["properties"][service]["properties"]["settings"]["properties"]
     wanted = {f"TRELLIS_{name.upper()}" for name in fields}
     assert set(told) == wanted, "values.schema.json lists the settings of each service"
@@ -81,7 +81,7 @@ def test_a_pod_has_only_settings_that_its_service_reads(values: dict[str, Any]) 
     assert {one["metadata"]["name"] for one in deployments} == {f"trellis-{name}" for name in BY_DEFAULT}
     for one in deployments:
         component = one["metadata"]["labels"]["app.kubernetes.io/component"]
-        model = RUNNABLES[component].settings
+        model = NAMED[component].settings
         names = {entry["name"] for entry in container(one)["env"]}
         assert names <= {f"TRELLIS_{name.upper()}" for name in model.model_fields}, component
         values_of = {name.removeprefix("TRELLIS_").lower(): value for name, value in environment(one).items()}
@@ -144,7 +144,7 @@ def test_compiling_modules_leaves_controllers_half_of_the_memory_of_their_pod(mo
     """With control groups v2 the kubelet has all processes of a container ended together when there is none left."""
     runs = {one["metadata"]["name"]: one for one in of_kind(rendered(mode=mode), "Deployment")}
     one = runs["trellis-controller-host" if mode == "services" else "trellis-bundle"]
-    model = RUNNABLES["controller-host"].settings
+    model = NAMED["controller-host"].settings
     compiling = model(controller_compile_memory=environment(one)["TRELLIS_CONTROLLER_COMPILE_MEMORY"])
     limit = parse_bytes(container(one)["resources"]["limits"]["memory"])
     assert 2 * COMPILING * compiling.controller_compile_memory <= limit
@@ -176,7 +176,7 @@ def test_each_service_connects_as_a_user_that_the_server_knows() -> None:
         [url] = [entry["valueFrom"]["secretKeyRef"] for entry in container(one)["env"] if "valueFrom" in entry]
         secret = found["Secret", "trellis-system", url["name"]]["stringData"]
         user = component.replace("-", "_")
-        assert user in SUBSCRIPTIONS
+        assert user in PUBLISHERS
         assert secret[url["key"]] == f"nats://{user}:{known[user.upper()]}@trellis-nats.trellis-system:4222"
 
 

@@ -8,18 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-import application_manager.settings
-import controller_host.settings
-import host_manager.settings
-import node_watcher.settings
 import provisioner.settings
-import secrets_backend.settings
-import service_reflector.settings
 from support.suite.commands import expect_command
-from trellis.config.settings import ServiceSettings
 from trellis.crds.host_config import WasmCloudHostConfigSpec
 from trellis.installer_api.spec import ShimWish
 from trellis.provisioning.shims import is_for, view_shim, wish_for
+from trellis.services import SERVICES
 from trellis_dev.testing.builders import a_node
 
 ROOT = Path(__file__).parents[2]
@@ -34,19 +28,10 @@ DOCUMENTS = [
     *(path for folder in ("docs", "deploy") for path in sorted((ROOT / folder).rglob("*.md"))),
 ]
 FIGURE = re.compile(r"(?<![\w.-])([0-9][0-9.,]*) (?:s|ms|MiB)(?!\w)")
-MODELS: list[type[ServiceSettings]] = [
-    application_manager.settings.Settings,
-    controller_host.settings.Settings,
-    host_manager.settings.Settings,
-    node_watcher.settings.Settings,
-    provisioner.settings.Settings,
-    secrets_backend.settings.Settings,
-    service_reflector.settings.Settings,
-]
 
 
 def variables() -> set[str]:
-    return {f"TRELLIS_{name.upper()}" for model in MODELS for name in model.model_fields}
+    return {f"TRELLIS_{name.upper()}" for one in SERVICES.values() for name in one.settings.model_fields}
 
 
 def test_the_two_commands_come_first() -> None:

@@ -16,11 +16,6 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-import application_manager.domain.decide
-import host_manager.leave
-import node_watcher.domain.decide
-import provisioner.domain.decide
-import service_reflector.domain.decide
 from trellis.config.durations import parse_seconds
 from trellis.config.settings import SettingsError
 from trellis.kube.client import Kube
@@ -29,6 +24,7 @@ from trellis.kube.resources import CONFIGMAPS, Resource
 from trellis.limits.breaker import State, close, moment, settled, unreadable
 from trellis.limits.breaker_record import make_breakers, read_breakers
 from trellis.names import breaker_name
+from trellis.services import SERVICES
 from trellis_cli.breaker.model import LIMITS, BreakerRow, Position, row_of, rows_of
 from trellis_cli.common.errors import EXIT_FAILED, exit_on_error
 from trellis_cli.common.gather import connected
@@ -36,13 +32,7 @@ from trellis_cli.common.options import ContextOption, KubeconfigOption
 from trellis_cli.common.output import Format, OutputOption, console, print_json
 from trellis_cli.common.settings import ClientSettings, client_settings
 
-KINDS: Final[dict[str, tuple[str, ...]]] = {
-    "node-watcher": (node_watcher.domain.decide.NODES,),
-    "provisioner": (provisioner.domain.decide.JOBS,),
-    "host-manager": (host_manager.leave.HOSTS,),
-    "application-manager": (application_manager.domain.decide.APPLICATIONS,),
-    "service-reflector": (service_reflector.domain.decide.SERVICES,),
-}
+KINDS: Final = {service.name: service.guards for service in SERVICES.values() if service.guards}
 _STYLES: Final = {Position.CLOSED: "green", Position.OPEN: "bold red", Position.UNREADABLE: "bold red"}
 _WHO_AM_I: Final = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
 _LONGEST_LEAVE_SECONDS: Final = 86_400.0

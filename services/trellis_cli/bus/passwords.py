@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from trellis import names
-from trellis.bus.accounts.permissions import BUNDLE, PEOPLE, SUBSCRIPTIONS
-from trellis.events.subjects import CONSOLE
+from trellis.bus.accounts.permissions import BUNDLE, PEOPLE
 from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, NotFound
 from trellis.kube.resources import SECRETS, Manifest
+from trellis.services import SERVICES
 from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
 from trellis_cli.common.options import ContextOption, KubeconfigOption
@@ -31,9 +31,9 @@ SEED: Final = "seed"
 PASSWORDS: Final = "passwords.conf"
 _LABELS: Final = {"app.kubernetes.io/name": "trellis", "app.kubernetes.io/component": "nats"}
 _SEED_BYTES: Final = 36
-USERS: Final = (*SUBSCRIPTIONS, CONSOLE, BUNDLE, PEOPLE)
+USERS: Final = (*SERVICES, BUNDLE, PEOPLE)
 """Whom the server knows."""
-CLIENTS: Final = (*SUBSCRIPTIONS, CONSOLE, PEOPLE)
+CLIENTS: Final = (*SERVICES, PEOPLE)
 """Who connects: a Secret each."""
 
 

@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from trellis.config.settings import exit_on_settings_error
-from trellis_cli.run.services import SERVICES, RunFlags
+from trellis_cli.run.services import NAMED, RunFlags
 from trellis_cli.run.services import run as run_chosen
 
 
 def run(
     services: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SERVICE]...", help="of " + ", ".join(SERVICES) + "; none is all but the console"),
+        typer.Argument(metavar="[SERVICE]...", help="of " + ", ".join(NAMED) + "; none is all but the console"),
     ] = None,
     kubeconfig: Annotated[Path | None, typer.Option(help="kubeconfig file [env: TRELLIS_KUBECONFIG]")] = None,
     nats_url: Annotated[str | None, typer.Option(help="the bus [env: TRELLIS_NATS_URL]")] = None,

@@ -7,29 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-import application_manager.settings
-import console.settings
-import controller_host.settings
-import host_manager.settings
-import node_watcher.settings
-import provisioner.settings
-import secrets_backend.settings
-import service_reflector.settings
 from trellis.config.settings import ServiceSettings, SettingsError, load, unknown_variables
 from trellis.runtime import gc as heap
 from trellis.runtime.run import Living, run_services
+from trellis.services import SERVICES, Service
 from trellis.telemetry import get_logger, setup_logging
 from trellis_cli.common import additions
 from trellis_cli.common.settings import ClientSettings
 
+NAMED: Final[dict[str, Service]] = {service.name: service for service in SERVICES.values()}
 _log = get_logger(__name__)
 
 
@@ -42,43 +34,6 @@ class OwnNats(Protocol):
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Keep the server running within the block."""
-
-
-@dataclass(frozen=True, slots=True)
-class Runnable:
-    """How one service is set and made. ``package`` is its import package, loaded only if it is to run."""
-
-    package: str
-    settings: type[ServiceSettings]
-    needs: str = ""
-    """A package that the service cannot do without, and which only the extra ``extra`` brings."""
-    extra: str = ""
-    asked: bool = False
-    """Whether it runs only if it is named."""
-
-    @property
-    def installed(self) -> bool:
-        """Whether what it needs is there."""
-        return not self.needs or importlib.util.find_spec(self.needs) is not None
-
-    def create(self, settings: ServiceSettings) -> Living:
-        """Return the service; it connects when it is run."""
-        service: Living = importlib.import_module(f"{self.package}.app").create_app(settings)
-        return service
-
-
-SERVICES: Final[dict[str, Runnable]] = {
-    "node-watcher": Runnable("node_watcher", node_watcher.settings.Settings),
-    "provisioner": Runnable("provisioner", provisioner.settings.Settings),
-    "host-manager": Runnable("host_manager", host_manager.settings.Settings),
-    "service-reflector": Runnable("service_reflector", service_reflector.settings.Settings),
-    "application-manager": Runnable("application_manager", application_manager.settings.Settings),
-    "secrets-backend": Runnable("secrets_backend", secrets_backend.settings.Settings),
-    "controller-host": Runnable(
-        "controller_host", controller_host.settings.Settings, needs="wasmtime", extra="controllers"
-    ),
-    "console": Runnable("console", console.settings.Settings, asked=True),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +53,16 @@ def choose(services: Sequence[str]) -> list[str]:
     Raises:
         SettingsError: a name that is none; the message lists those that are. Or one that lacks what it needs.
     """
-    unknown = [name for name in services if name not in SERVICES]
+    unknown = [name for name in services if name not in NAMED]
     if unknown:
-        raise SettingsError(f"SERVICE: has {unknown[0]!r}, needs one or more of: {', '.join(SERVICES)}")
+        raise SettingsError(f"SERVICE: has {unknown[0]!r}, needs one or more of: {', '.join(NAMED)}")
     for name in services:
-        if not SERVICES[name].installed:
-            package = f"trellis-wasm[{SERVICES[name].extra}]"
-            raise SettingsError(
-                f"SERVICE: {name} needs {SERVICES[name].needs}, which is not installed: install {package}"
-            )
+        if not NAMED[name].installed:
+            package = f"trellis-wasm[{NAMED[name].extra}]"
+            raise SettingsError(f"SERVICE: {name} needs {NAMED[name].needs}, which is not installed: install {package}")
     if services:
         return list(dict.fromkeys(services))
-    return [name for name, one in SERVICES.items() if one.installed and not one.asked]
+    return [name for name, one in NAMED.items() if one.installed and not one.only_if_named]
 
 
 def refuse_half_confined(loaded: Sequence[ServiceSettings]) -> None:
@@ -134,7 +87,7 @@ def run(services: Sequence[str], flags: RunFlags) -> None:
     Raises:
         SettingsError: a setting is wrong, or a service is unknown.
     """
-    chosen = [SERVICES[name] for name in choose(services)]
+    chosen = [NAMED[name] for name in choose(services)]
     nats = _own_nats(flags)
     overrides = {
         "kubeconfig": flags.kubeconfig,
@@ -142,8 +95,7 @@ def run(services: Sequence[str], flags: RunFlags) -> None:
         "cluster": flags.cluster,
         "health_port": flags.health_port,
     }
-    settings = [runnable.settings for runnable in chosen]
-    loaded = [load(cls, **overrides) for cls in settings]
+    loaded = [load(service.settings, **overrides) for service in chosen]
     refuse_half_confined(loaded)
     if nats is not None and any(its.nats_credentials for its in loaded):
         raise SettingsError(
@@ -151,19 +103,19 @@ def run(services: Sequence[str], flags: RunFlags) -> None:
             "TRELLIS_NATS_CREDENTIALS_FILE and TRELLIS_NATS_CA_FILE"
         )
     setup_logging(log_format=loaded[0].log_format, level=loaded[0].log_level)
-    for name in [name for name, one in SERVICES.items() if not one.installed and not services]:
-        _log.info("a service is left out, as it is not installed", service=name, extra=SERVICES[name].extra)
+    for name in [name for name, one in NAMED.items() if not one.installed and not services]:
+        _log.info("a service is left out, as it is not installed", service=name, extra=NAMED[name].extra)
     for line in misspelt():
         _log.warning(line)
     with heap.importing():
-        apps = [runnable.create(its) for runnable, its in zip(chosen, loaded, strict=True)]
+        apps: list[Living] = [service.load("app").create_app(its) for service, its in zip(chosen, loaded, strict=True)]
     heap.freeze()
     asyncio.run(_run(apps, loaded[0].health_port, nats))
 
 
 def misspelt(environ: Mapping[str, str] | None = None) -> list[str]:
     """Return a line for each ``TRELLIS_`` variable that neither a service nor a command knows: they share a shell."""
-    return unknown_variables([ClientSettings, *(runnable.settings for runnable in SERVICES.values())], environ)
+    return unknown_variables([ClientSettings, *(service.settings for service in SERVICES.values())], environ)
 
 
 def _own_nats(flags: RunFlags) -> OwnNats | None:

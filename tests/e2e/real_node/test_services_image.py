@@ -15,7 +15,7 @@ import yaml
 from support.chart.rendered import CHART, SYSTEM, Manifest, helm, of, only, rendered
 from support.chart.services_image import SERVICES, services_image
 from support.nodes.real_nodes import Kubectl, eventually, pod
-from trellis_cli.run.services import SERVICES as RUNNABLES
+from trellis.services import SERVICES as REGISTRY
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.building import How
 from trellis_dev.localcluster.node_images import NATS, nats_image
@@ -83,7 +83,7 @@ def looking(component: str, writable: str) -> Manifest:
     [container] = spec["containers"]
     for name in ("readinessProbe", "livenessProbe", "startupProbe"):
         container.pop(name, None)
-    packages = ",".join([*(f"{one.package}.app" for one in RUNNABLES.values()), "trellis_cli.commands"])
+    packages = ",".join([*(f"{one.package}.app" for one in REGISTRY.values()), "trellis_cli.commands"])
     container["command"] = ["/opt/trellis/bin/python3", "-c", LOOK, packages, writable]
     del spec["serviceAccountName"]
     spec |= {"nodeName": NODE, "restartPolicy": "Never", "automountServiceAccountToken": False}
@@ -98,7 +98,7 @@ def test_a_pod_of_the_chart_writes_into_its_volumes_and_nowhere_else(kubectl: Ku
     found = json.loads(kubectl.ended(manifest["metadata"]["name"]).splitlines()[-1])
     assert found["version"] == version("trellis-wasm")
     assert (found["uid"], found["gid"], found["groups"]) == (65532, 65532, [65532])
-    assert len(found["imported"]) == len(RUNNABLES) + 1
+    assert len(found["imported"]) == len(REGISTRY) + 1
     written = {place for place, answer in found["writes"].items() if answer == "written"}
     assert written == {"/tmp", snapshots}
     assert set(found["writes"].values()) - {"written"} <= {"OSError 30", "PermissionError 13"}

@@ -14,14 +14,14 @@ from support.chart.rendered import rendered
 from support.nats.buses import Buses, eventually
 from support.suite.settling import settle
 from trellis.bus.accounts.naming import CLAIM_STREAM, LAST_FACTS, consumer_name, inbox_prefix
-from trellis.bus.accounts.permissions import BUNDLE, PEOPLE, PEOPLE_INBOX, SUBSCRIPTIONS, durables
+from trellis.bus.accounts.permissions import BUNDLE, PEOPLE, PEOPLE_INBOX, PUBLISHERS, durables
 from trellis.bus.bus import Bus
 from trellis.events.subjects import FACTS, STREAM_EVENTS, STREAM_SUBJECTS
+from trellis.services import SERVICES
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(180)]
 
 CLUSTER = "lab-1"
-SERVICES = tuple(SUBSCRIPTIONS)
 STREAMS = (*STREAM_SUBJECTS, CLAIM_STREAM)
 CHANGES = ("DELETE", "PURGE", "UPDATE", "SNAPSHOT", "RESTORE", "LEADER.STEPDOWN", "PEER.REMOVE")
 
@@ -42,7 +42,7 @@ class World:
         async def note(error: Exception) -> None:
             self.refused.append(str(error).lower())
 
-        inbox = PEOPLE_INBOX if user == PEOPLE else inbox_prefix(SERVICES[0] if user == BUNDLE else user, CLUSTER)
+        inbox = PEOPLE_INBOX if user == PEOPLE else inbox_prefix(PUBLISHERS[0] if user == BUNDLE else user, CLUSTER)
         return await nats.connect(self.url(user), error_cb=note, inbox_prefix=inbox.encode(), allow_reconnect=False)
 
 
@@ -56,7 +56,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 def of_others(user: str) -> list[str]:
     """Return the services that a user is not."""
-    return [service for service in SERVICES if user not in {service, BUNDLE}]
+    return [service for service in PUBLISHERS if user not in {service, BUNDLE}]
 
 
 def consumers(services: Iterable[str]) -> list[str]:
@@ -86,7 +86,7 @@ def forbidden(user: str) -> list[str]:
     found += [f"{inbox_prefix(service, CLUSTER)}.x" for service in others]
     found += [f"trellis.dead.{CLUSTER}.{service}.node.x" for service in others]
     if user != PEOPLE:  # who replays a fact says it again, whosever it was, and who frees a name writes it
-        found += [*facts_of(others), *facts_of(SERVICES, "other"), "$KV.TRELLIS_CLUSTERS.other"]
+        found += [*facts_of(others), *facts_of(PUBLISHERS, "other"), "$KV.TRELLIS_CLUSTERS.other"]
         found += [f"$JS.API.STREAM.MSG.DELETE.{stream}" for stream in STREAMS]
     return found
 
@@ -94,15 +94,15 @@ def forbidden(user: str) -> list[str]:
 def unheard(user: str) -> list[str]:
     """Return subjects that a user may not subscribe to."""
     found = [f"{inbox_prefix(service, CLUSTER)}.>" for service in of_others(user)]
-    found += ["_INBOX.>", ">", f"{inbox_prefix(SERVICES[0], 'other')}.>"]
+    found += ["_INBOX.>", ">", f"{inbox_prefix(PUBLISHERS[0], 'other')}.>"]
     return found if user == PEOPLE else [*found, f"{PEOPLE_INBOX}.>"]
 
 
 async def made(world: World, user: str) -> None:
     """Have the streams made by who may, and the user's own consumers by itself."""
-    service = SERVICES[0] if user == PEOPLE else user
+    service = PUBLISHERS[0] if user == PEOPLE else user
     buses = Buses(world.url(service if user != BUNDLE else BUNDLE), CLUSTER)
-    chosen = SERVICES if user == BUNDLE else (service,)
+    chosen = PUBLISHERS if user == BUNDLE else (service,)
     for one in chosen:
         bus = buses.new(one)
         await bus.connect()
@@ -113,18 +113,18 @@ async def made(world: World, user: str) -> None:
 async def works(bus: Bus, service: str) -> None:
     """Consume with each durable that the service has, and read back what it said."""
     models = [spec.model for spec in FACTS if spec.owner == service]
-    for name in SUBSCRIPTIONS[service]:
+    for name in SERVICES[service].subscriptions:
         heard = [spec.model for spec in FACTS if spec.owner != service][:2]
         bus.subscribe(name, heard, lambda _: None)
     await bus.start()
     assert [fact async for fact in bus.last_facts(models)] == []
 
 
-@pytest.mark.parametrize("user", [*SERVICES, BUNDLE, PEOPLE])
+@pytest.mark.parametrize("user", [*PUBLISHERS, BUNDLE, PEOPLE])
 async def test_a_user_does_its_work_and_is_refused_what_is_anothers(world: World, user: str) -> None:
     await made(world, user)
     client = await world.client(user)
-    own = facts_of(SERVICES if user in {BUNDLE, PEOPLE} else (user,))
+    own = facts_of(PUBLISHERS if user in {BUNDLE, PEOPLE} else (user,))
     for subject in own:
         await client.jetstream().publish(subject, b"{}")
     assert world.refused == [], "what is its own it may"

@@ -13,6 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from trellis.services import SERVICES
+
 PATIENCE = 10.0
 """Seconds; a kubelet has 30. What does not hear the signal runs for ever here, as there is no cluster."""
 FIRST = "the first import after the handler"
@@ -20,12 +22,8 @@ HANDLER = "trellis.installer_api.pid1"
 ENDED_BY_SIGTERM = 128 + signal.SIGTERM
 AHEAD = 4096
 """Bytes, some 50 imports: how far the program gets while nobody reads what it imports."""
-SERVICES = (
-    "application-manager", "controller-host", "host-manager", "node-watcher", "provisioner", "secrets-backend",
-    "service-reflector",
-)  # fmt: skip
 PROGRAMS = {
-    **{f"trellis-{name}": (FIRST, f"{name.replace('-', '_')}.app") for name in SERVICES},
+    **{f"trellis-{one.name}": (FIRST, f"{one.package}.app") for one in SERVICES.values()},
     "trellis run": (FIRST, "typer", "trellis_cli.command_line", "provisioner.handlers"),
     "trellis let-go --yes --timeout=60s": (FIRST, "trellis_cli.commands"),
     "trellis check --no-bus provisioner": (FIRST, "trellis_cli.commands"),

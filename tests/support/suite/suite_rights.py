@@ -15,19 +15,14 @@ from typing import Any, Final
 import orjson
 
 from support.cluster.grants import Manifest, manifests, used, user_of
+from trellis.events.subjects import CONSOLE
+from trellis.services import SERVICES
 
 FOLDER_VARIABLE: Final = "RIGHTS_SEEN_FOLDER"
 """Where the test processes write what their clusters saw."""
 SUITE: Final = "-suite"
-FILES: Final = (
-    "application-manager.yaml",
-    "controller-host.yaml",
-    "host-manager.yaml",
-    "node-watcher.yaml",
-    "provisioner.yaml",
-    "secrets-backend.yaml",
-    "service-reflector.yaml",
-)
+FILES: Final = sorted(f"{one.name}.yaml" for one in SERVICES.values() if one.package != CONSOLE)
+"""Not the console's: its account may do nothing."""
 _READING: Final = frozenset({"get", "list", "watch"})
 _USER: Final = "system:serviceaccount:trellis-system:"
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-
 import typer
 
+from trellis.services import SERVICES
 from trellis_cli import command_line
 from trellis_cli.commands import register
-from trellis_cli.run.services import SERVICES
 
 register(typer.Typer())  # imports all commands
 for _one in SERVICES.values():
-    importlib.import_module(f"{_one.package}.app")
+    _one.load("app")
 
 
 def main() -> None:

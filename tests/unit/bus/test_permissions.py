@@ -8,20 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-import host_manager.app
-import host_manager.settings
-import node_watcher.app
-import node_watcher.settings
-import provisioner.app
-import provisioner.settings
-import service_reflector.app
-import service_reflector.settings
 from support.suite.naming import lacking
 from trellis.bus.accounts.accounts import ACCOUNTS_FILE, TEMPLATE_FILE, accounts, keys
-from trellis.bus.accounts.permissions import PEOPLE, SUBSCRIPTIONS, bundle_user, console_user, service_user, users
+from trellis.bus.accounts.permissions import PEOPLE, PUBLISHERS, bundle_user, console_user, service_user, users
 from trellis.bus.bus import Bus
-from trellis.events.subjects import FACTS, HOST_MANAGER, NODE_WATCHER, PROVISIONER, SERVICE_REFLECTOR
+from trellis.events.subjects import FACTS, NODE_WATCHER
+from trellis.kube.breaker import Breaker
 from trellis.runtime.run import Base
+from trellis.services import SERVICES, Service
 from trellis.telemetry import Metrics, setup
 from trellis.telemetry.health import Health
 from trellis_dev.fakes.fake import FakeKube
@@ -56,22 +50,19 @@ class Ear:
 
 
 @pytest.mark.parametrize(
-    ("service", "compose", "settings"),
-    [
-        (NODE_WATCHER, node_watcher.app.compose, node_watcher.settings.Settings()),
-        (PROVISIONER, provisioner.app.compose, provisioner.settings.Settings()),
-        (HOST_MANAGER, host_manager.app.compose, host_manager.settings.Settings()),
-        (SERVICE_REFLECTOR, service_reflector.app.compose, service_reflector.settings.Settings()),
-    ],
+    "service", [one for one in SERVICES.values() if one.subscriptions or one.guards], ids=lambda one: one.name
 )
-def test_the_table_of_subscriptions_is_what_services_subscribe_to(service: str, compose: Any, settings: Any) -> None:
-    ear, telemetry = Ear(), setup(service, metrics=Metrics())
-    compose(settings, Base(telemetry, Health(service), FakeKube(telemetry=telemetry), cast("Bus", ear), "c"))
-    assert tuple(ear.subscribed) == SUBSCRIPTIONS[service]
+def test_the_registry_has_what_a_service_subscribes_to_and_what_its_breakers_guard(service: Service) -> None:
+    ear, telemetry = Ear(), setup(service.package, metrics=Metrics())
+    base = Base(telemetry, Health(service.package), FakeKube(telemetry=telemetry), cast("Bus", ear), "c")
+    work = service.load("app").compose(service.settings(), base)
+    assert tuple(ear.subscribed) == service.subscriptions
+    owners = [getattr(loop, "__self__", None) for loop in work.background]
+    assert [tuple(one.scope.populations) for one in owners if isinstance(one, Breaker)] == [service.guards]
 
 
 def test_every_owner_of_a_fact_has_a_user() -> None:
-    assert {spec.owner for spec in FACTS} <= set(SUBSCRIPTIONS)
+    assert {spec.owner for spec in FACTS} <= set(PUBLISHERS)
 
 
 def test_a_fact_is_said_by_its_owner_in_its_own_cluster_alone() -> None:
@@ -134,7 +125,7 @@ def test_a_missing_and_a_changed_file_fail_the_check(tmp_path: Path, capsys: pyt
 
 
 def test_the_user_of_the_bundle_may_do_what_each_service_may_and_no_more() -> None:
-    bundle, services = bundle_user("c"), [service_user(service, "c") for service in SUBSCRIPTIONS]
+    bundle, services = bundle_user("c"), [service_user(service, "c") for service in PUBLISHERS]
     assert set(bundle.publish) == {subject for user in services for subject in user.publish}
     assert set(bundle.subscribe) == {subject for user in services for subject in user.subscribe}
     assert len(bundle.publish) == len(set(bundle.publish))

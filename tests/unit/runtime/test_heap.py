@@ -15,17 +15,9 @@ import pytest
 import node_watcher.__main__
 import provisioner.__main__
 from trellis.runtime import gc as heap
+from trellis.services import SERVICES
 from trellis_cli.run.services import RunFlags, run
 
-SERVICES = (
-    "application_manager",
-    "controller_host",
-    "host_manager",
-    "node_watcher",
-    "provisioner",
-    "secrets_backend",
-    "service_reflector",
-)
 COUNTED = """
 import gc, runpy, sys
 begun = []

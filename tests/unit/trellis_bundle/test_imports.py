@@ -21,8 +21,8 @@ from trellis_cli.command_line import app
 from trellis_cli.commands import register
 register(app, "run")
 from trellis.config.settings import load
-from trellis_cli.run.services import SERVICES
-assert [one.create(load(one.settings)) for one in SERVICES.values()]
+from trellis.services import SERVICES
+assert [one.load("app").create_app(load(one.settings)) for one in SERVICES.values()]
 """
 ASKED = """
 from controller_host.scheduler.guests import LocalGuests

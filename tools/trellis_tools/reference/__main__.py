@@ -13,21 +13,9 @@ from typing import Final
 import typer.main
 import yaml
 
-import application_manager.settings
-import console.settings
-import controller_host.settings
-import host_manager.handlers
-import host_manager.settings
-import node_watcher.handlers
-import node_watcher.settings
-import provisioner.handlers
-import provisioner.settings
-import secrets_backend.settings
-import service_reflector.settings
-from trellis.config.settings import ServiceSettings
 from trellis.crds.kinds import BY_DIRECTORY, make_definition
-from trellis.events.envelope import FactData, event_type
-from trellis.events.subjects import HOST_MANAGER, NODE_WATCHER, PROVISIONER
+from trellis.events.envelope import event_type
+from trellis.services import SERVICES
 from trellis_cli.command_line import app
 from trellis_cli.commands import register
 from trellis_tools.reference.commands_page import commands_page
@@ -36,24 +24,7 @@ from trellis_tools.reference.kinds import kind_page
 from trellis_tools.reference.rights import rights_page
 from trellis_tools.reference.settings_page import settings_page
 
-SETTINGS: Final[dict[str, type[ServiceSettings]]] = {
-    model.service: model
-    for model in (
-        application_manager.settings.Settings,
-        console.settings.Settings,
-        controller_host.settings.Settings,
-        host_manager.settings.Settings,
-        node_watcher.settings.Settings,
-        provisioner.settings.Settings,
-        secrets_backend.settings.Settings,
-        service_reflector.settings.Settings,
-    )
-}
-_CONSUMED: Final[dict[str, tuple[type[FactData], ...]]] = {
-    HOST_MANAGER: host_manager.handlers.CONSUMED,
-    NODE_WATCHER: node_watcher.handlers.CONSUMED,
-    PROVISIONER: provisioner.handlers.CONSUMED,
-}
+SETTINGS: Final = {package: SERVICES[package].settings for package in sorted(SERVICES)}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -92,9 +63,9 @@ def pages(rights: Path) -> dict[str, str]:
 def hears() -> dict[str, list[str]]:
     """Return the services that act on a fact, by its type."""
     found: dict[str, list[str]] = {}
-    for service, models in _CONSUMED.items():
-        for model in models:
-            found.setdefault(event_type(model), []).append(service)
+    for package, service in sorted(SERVICES.items()):
+        for model in service.load("handlers").CONSUMED if service.subscriptions else ():
+            found.setdefault(event_type(model), []).append(package)
     return found
 
 

@@ -1,6 +1,6 @@
 """Who may do what on the bus: a NATS user a service and cluster, one for people, one for subscribers from outside.
 
-Pure. In: the subject table, what each service subscribes to, names of clusters. Out: the subjects each user may publish
+Pure. In: the subject table, the registry of services, names of clusters. Out: the subjects each user may publish
 and subscribe. Called by ``accounts``, which writes the server's configuration.
 Invariants: a service says its own facts of its own cluster, reads with its own consumers, hears its own answers; nobody
 deletes, purges or changes a stream; nobody but its service touches a durable.
@@ -9,7 +9,7 @@ Source: subjects of the JetStream API of nats-server 2.10 to 2.15.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,18 +22,12 @@ from trellis.bus.accounts.naming import (
     inbox_prefix,
 )
 from trellis.events.subjects import (
-    APPLICATION_MANAGER,
     CONSOLE,
-    CONTROLLER_HOST,
     FACTS,
     HOST_MANAGER,
-    NODE_WATCHER,
-    PROVISIONER,
     ROOT_DEAD,
     ROOT_EVENTS,
     ROOT_LATTICE,
-    SECRETS_BACKEND,
-    SERVICE_REFLECTOR,
     STREAM_DEAD,
     STREAM_EVENTS,
     STREAM_LATTICE,
@@ -43,17 +37,10 @@ from trellis.events.subjects import (
     escape,
     facts_filter,
 )
+from trellis.services import SERVICES
 
-SUBSCRIPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    NODE_WATCHER: ("provision",),
-    PROVISIONER: ("nodes",),
-    HOST_MANAGER: ("secrets",),
-    SERVICE_REFLECTOR: (),
-    APPLICATION_MANAGER: (),
-    SECRETS_BACKEND: (),
-    CONTROLLER_HOST: (),
-}
-"""The subscriptions of each service, by which its durables are called. A test compares them with the services."""
+PUBLISHERS: Final = tuple(service for service in SERVICES if service != CONSOLE)
+"""Services with a user that may publish; the console only reads."""
 
 BUNDLE: Final = "bundle"
 PEOPLE: Final = "people"
@@ -89,7 +76,7 @@ class User:
 
 def users(clusters: Sequence[str]) -> list[User]:
     """Return every user of a bus that these clusters share."""
-    services = [service_user(service, cluster) for cluster in clusters for service in SUBSCRIPTIONS]
+    services = [service_user(service, cluster) for cluster in clusters for service in PUBLISHERS]
     consoles = [console_user(cluster, clusters) for cluster in clusters]
     return [*services, *consoles, people_user(clusters), outside_user(clusters)]
 
@@ -121,7 +108,7 @@ def service_user(service: str, cluster: str) -> User:
 
 def bundle_user(cluster: str) -> User:
     """Return the user of all services of one cluster in one process: it may do what any of them may."""
-    found = [service_user(service, cluster) for service in SUBSCRIPTIONS]
+    found = [service_user(service, cluster) for service in PUBLISHERS]
     return User(
         BUNDLE,
         f"all services of cluster {cluster} in one process",
@@ -187,7 +174,7 @@ def outside_user(clusters: Sequence[str]) -> User:
 
 def durables(service: str, cluster: str) -> list[str]:
     """Return the names of a service's durables in a cluster."""
-    return [consumer_name(service, subscription, cluster) for subscription in SUBSCRIPTIONS[service]]
+    return [consumer_name(service, subscription, cluster) for subscription in SERVICES[service].subscriptions]
 
 
 def _get(stream: str) -> tuple[str, ...]:
@@ -212,8 +199,8 @@ def _acknowledgements(consumer: str, stream: str = STREAM_EVENTS) -> tuple[str, 
 
 def _no_durables(clusters: Sequence[str]) -> tuple[str, ...]:
     """Return what keeps others away from the services' durables; looking at them is allowed."""
-    names = [name for cluster in clusters for service in SUBSCRIPTIONS for name in durables(service, cluster)]
-    names += [consumer_name(service, LAST_FACTS, cluster) for cluster in clusters for service in SUBSCRIPTIONS]
+    names = [name for cluster in clusters for service in PUBLISHERS for name in durables(service, cluster)]
+    names += [consumer_name(service, LAST_FACTS, cluster) for cluster in clusters for service in PUBLISHERS]
     verbs = ("CREATE", "MSG.NEXT", "DELETE")
     denied = [f"{_API}.CONSUMER.{verb}.{STREAM_EVENTS}.{name}" for name in names for verb in verbs]
     denied += [f"{_API}.CONSUMER.CREATE.{STREAM_EVENTS}.{name}.>" for name in names]
