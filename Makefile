@@ -113,6 +113,8 @@ generate: install ## Write the generated files (event schemas, the table of fact
 	@$(TOOL).crds.generate deploy/helm/trellis/definitions
 	@$(TOOL).crds.generate --schemas deploy/schemas # refuse unknown fields, which the CRDs let the API server drop
 	@$(TOOL).monitoring.generate .
+	@$(TOOL).services .
+	@$(TOOL).chart .
 	@$(TOOL).base.generate deploy/base
 	@$(TOOL).reference docs/reference deploy/rbac
 	@$(BIN)/python tests/chaos/record.py docs/reliability.md
@@ -128,6 +130,8 @@ verify: install ## Fail if a generated file differs from what `make generate` wr
 	@$(TOOL).crds.generate --check deploy/helm/trellis/definitions
 	@$(TOOL).crds.generate --schemas --check deploy/schemas
 	@$(TOOL).monitoring.generate --check .
+	@$(TOOL).services --check .
+	@$(TOOL).chart --check .
 	@$(TOOL).base.generate --check deploy/base
 	@$(TOOL).reference --check docs/reference deploy/rbac
 	@$(BIN)/python tests/chaos/record.py --check docs/reliability.md

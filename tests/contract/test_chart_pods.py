@@ -19,18 +19,8 @@ from trellis_cli.run.services import NAMED
 
 ROOT = CHART.parents[2]
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
-SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 OWN_SERVER = {"enabled": False, "url": "nats://nats.example.com:4222", "seedsSecret": "seeds"}
-SET_BY_THE_CHART = {
-    "kubeconfig", "context", "nats_url", "nats_nkey_file", "nats_credentials_file", "nats_ca_file", "stream_replicas",
-    "cluster", "namespace", "health_port", "otlp_endpoint", "identity", "installer_namespace", "claim_namespace",
-    "auto_provision",
-    "watch_namespaces", "secrets_users", "controller_resources", "controller_data_dir", "controller_modules_dir",
-    "console_port", "console_address", "console_auth", "console_proxy_secret_file", "console_proxy_ca_file",
-    "console_tls_cert_file", "console_tls_key_file",
-}  # fmt: skip
-"""Settings that values of the chart say by other names, or that no pod needs."""
 FULL = {
     "otlpEndpoint": "http://collector:4318",
     "secrets": {"accounts": [{"namespace": "shop", "user": "jane@example.com"}]},
@@ -41,13 +31,6 @@ FULL = {
     },
     "nats": OWN_SERVER,
 }
-
-
-SET_FOR_TRACES = {"trace_sample_ratio"}
-
-
-def kebab(service: str) -> str:
-    return re.sub(r"(?<=[a-z])([A-Z])", r"-\1", service).lower()
 
 
 def of_kind(found: list[Manifest], *kinds: str) -> list[Manifest]:
@@ -65,14 +48,6 @@ def container(workload: Manifest) -> Manifest:
 
 def environment(deployment: Manifest) -> dict[str, str]:
     return {one["name"]: one["value"] for one in container(deployment)["env"] if "value" in one}
-
-
-@pytest.mark.parametrize("service", list(VALUES["services"]))
-def test_a_service_may_be_told_all_its_settings_and_no_others(service: str) -> None:
-    fields = set(NAMED[kebab(service)].settings.model_fields) - SET_BY_THE_CHART - SET_FOR_TRACES
-    told = SCHEMA["properties"]["services"]["properties"][service]["properties"]["settings"]["properties"]
-    wanted = {f"TRELLIS_{name.upper()}" for name in fields}
-    assert set(told) == wanted, "values.schema.json lists the settings of each service"
 
 
 @pytest.mark.parametrize("values", [{}, FULL], ids=["by default", "with all that can be said"])
@@ -221,7 +196,7 @@ def test_what_is_privileged_has_a_namespace_of_its_own() -> None:
 
 def test_two_replicas_are_not_evicted_together_and_one_is_in_nobodys_way() -> None:
     found = {one["metadata"]["name"] for one in of_kind(rendered(), "PodDisruptionBudget")}
-    two = {f"trellis-{kebab(name)}" for name, its in VALUES["services"].items() if its["replicas"] > 1}
+    two = {f"trellis-{name}" for name, one in NAMED.items() if VALUES["services"][one.chart_key]["replicas"] > 1}
     assert found == two | {"trellis-nats"}
 
 

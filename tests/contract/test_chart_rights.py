@@ -11,12 +11,12 @@ import yaml
 from controller_host.settings import Settings
 from support.chart.rendered import CHART, ChartRefusedError, Manifest, helm, of, only, rendered
 from support.cluster.grants import manifests
+from trellis.services import SERVICES, Service
 from trellis_cli.controllers.roles import roles as controllers_roles
 from trellis_cli.secrets.roles import Listed
 from trellis_cli.secrets.roles import roles as secrets_roles
 
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
-SERVICES = list(VALUES["services"])
 LONG = "a" * 253
 EVERYTHING = {
     "secrets": {
@@ -28,10 +28,6 @@ EVERYTHING = {
     "controllers": {"accounts": [{"namespace": "shop", "serviceAccount": "ttl", "watch": ["jobs.batch"]}]},
 }
 RIGHTS = {"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
-
-
-def component(service: str) -> str:
-    return re.sub(r"(?<=[a-z])([A-Z])", r"-\1", service).lower()
 
 
 def rights(found: list[Manifest]) -> dict[tuple[str, str, str], Manifest]:
@@ -46,9 +42,9 @@ def test_helm_finds_nothing_to_say_against_it() -> None:
     assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
 
 
-@pytest.mark.parametrize("service", SERVICES)
-def test_a_service_gets_what_deploy_rbac_gives(service: str) -> None:
-    assert rights(rendered(services=only(service))) == of(manifests(f"{component(service)}.yaml"))
+@pytest.mark.parametrize("service", SERVICES.values(), ids=lambda one: one.name)
+def test_a_service_gets_what_deploy_rbac_gives(service: Service) -> None:
+    assert rights(rendered(services=only(service.chart_key))) == of(manifests(f"{service.name}.yaml"))
 
 
 def test_a_confined_host_manager_gets_roles_where_it_watches_and_nothing_everywhere() -> None:
