@@ -1,0 +1,22 @@
+"""Runs greeter alone."""
+
+from __future__ import annotations
+
+from trellis.installer_api.pid1 import end_at_sigterm
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    end_at_sigterm()  # before what takes its time to import
+    from trellis.runtime import gc as heap
+
+    with heap.importing():
+        from greeter.app import create_app
+        from greeter.settings import Settings
+        from trellis.runtime.run import run_alone
+
+    run_alone(Settings, create_app)
+
+
+if __name__ == "__main__":
+    main()
