@@ -98,7 +98,7 @@ def checkout(tmp_path: Path) -> Checkout:
     """Return a copy of the checkout with the service ``greeter``."""
     made = Checkout(tmp_path / "checkout")
     shutil.copytree(FILES, made.root, dirs_exist_ok=True)
-    made.insert(REGISTRY, "        Service(CONSOLE", block("registry", 8))
+    made.insert(REGISTRY, "        Service(CONSOLE", block("registry", 8).rstrip() + ",\n")
     made.insert(VALUES, "  provisioner:\n", block("values", 2))
     return made
 
