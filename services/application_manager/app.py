@@ -12,7 +12,7 @@ from typing import Final
 from application_manager.apply import Effects
 from application_manager.domain import decide as deciding
 from application_manager.domain.facts import Said
-from application_manager.following import Following, News
+from application_manager.following import Following
 from application_manager.freshness import TellGroups
 from application_manager.gather import Key, Known
 from application_manager.lattices import FollowLattices
@@ -22,8 +22,7 @@ from application_manager.rights import remedy, words
 from application_manager.settings import Settings
 from application_manager.timings import Timings
 from application_manager.tombstones import Tombstones
-from application_manager.watch import on_application, on_group
-from application_manager.watches import Watches
+from application_manager.watches import Wake, Watches
 from trellis import names
 from trellis.bus.bus import Bus
 from trellis.bus.consume.queue import KeyedQueue
@@ -40,7 +39,6 @@ from trellis.kube.client import Kube
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import WRITE_REFUSED, Refusals, noted
 from trellis.kube.rights import MissingRights
-from trellis.lattice.wasmcloud_operator import on_operator
 from trellis.runtime.run import Base, LedService, Work
 from trellis.telemetry import Stories, setup
 
@@ -69,41 +67,9 @@ def create_app(
 def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Work:
     """Join the parts for one term of leadership."""
     kube, telemetry = base.kube, base.telemetry
-    watches = Watches(kube, timings.watch)
-    news = News()
-    known = Known(
-        kube,
-        watches.applications.objects,
-        Following(news, base.cluster, timings.lattice),
-        groups_known=lambda: watches.groups.known,
-        timings=timings,
-        applications_known=lambda: watches.applications.known,
-    )
-    recorder = EventRecorder(kube, component=names.FIELD_MANAGER_APPLICATION_MANAGER)
-    populations = {deciding.APPLICATIONS: lambda: len(watches.applications.objects)}
-    present = {deciding.APPLICATIONS: lambda: named(watches.applications)}
-    scope = Scope(APPLICATION_MANAGER, settings.namespace, populations, present)
-    breaker = Breaker(kube, recorder, scope, lambda: list_all())  # noqa: PLW0108 - bound below
-    effects = Effects(kube, recorder, known, watches.applications, Tombstones(kube, settings.namespace), breaker)
-    said = Said()
-    rights = MissingRights(base.health, remedy)
-    keep = Keep(known, effects, base.bus, Stories(telemetry), said, rights, settings.let_go, timings)
-    queue = KeyedQueue(keep.run, workers=WORKERS, name="applications", telemetry=telemetry)
-    measures = Measures(telemetry.metrics, known)
-    follow = FollowLattices(kube, known.following, known.groups_of, news, rights, measures, settings.sources_seconds)
-    lattices = KeyedQueue(follow.run, workers=LATTICE_WORKERS, name="lattices", telemetry=telemetry)
-    groups = KeyedQueue(
-        TellGroups(kube, known, rights, settings.let_go, timings).run,
-        workers=LATTICE_WORKERS,
-        name="groups",
-        telemetry=telemetry,
-    )
-
-    refusals = (
-        Refusals(queue, noted(base.health)),
-        Refusals(lattices, noted(base.health, f"{WRITE_REFUSED}, lattices")),
-        Refusals(groups, noted(base.health, f"{WRITE_REFUSED}, groups")),
-    )
+    queue = KeyedQueue[Key](workers=WORKERS, name="applications", telemetry=telemetry)
+    lattices = KeyedQueue[str](workers=LATTICE_WORKERS, name="lattices", telemetry=telemetry)
+    groups = KeyedQueue[str](workers=LATTICE_WORKERS, name="groups", telemetry=telemetry)
 
     def applications_changed(mark: str, applications: Iterable[str] | None) -> None:
         if applications is None:
@@ -111,28 +77,56 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         for key in {*known.keys_of(mark, applications)}:
             queue.add(key)
 
-    def add(key: Key) -> None:
-        queue.add(key)
-
     def list_all() -> None:
         for mark in {*known.by_lattice, *known.following.marks}:
             lattices.add(mark)
         for key in known.all_keys():
             queue.add(key)
 
-    watches.groups.needed, watches.groups.on_known = known.needs_groups, list_all
-    watches.applications.needed, watches.applications.on_known = said.needs_applications, list_all
-    news.call = applications_changed
-    watches.on_group.call = on_group(known, add, lattices.add)
-    watches.on_application.call = on_application(known, add)
-    watches.on_operator.call = on_operator(known, watches.operators.objects, list_all)
+    known = Known(
+        kube,
+        {},
+        Following(applications_changed, base.cluster, timings.lattice),
+        groups_known=lambda: watches.groups.known,
+        timings=timings,
+        applications_known=lambda: watches.applications.known,
+    )
+    said = Said()
+    watches = Watches(kube, known, Wake(queue.add, lattices.add, list_all), said.needs_applications, timings.watch)
+    recorder = EventRecorder(kube, component=names.FIELD_MANAGER_APPLICATION_MANAGER)
+    populations = {deciding.APPLICATIONS: lambda: len(known.applications)}
+    present = {deciding.APPLICATIONS: lambda: named(watches.applications)}
+    scope = Scope(APPLICATION_MANAGER, settings.namespace, populations, present)
+    breaker = Breaker(kube, recorder, scope, list_all)
+    effects = Effects(kube, recorder, known, watches.applications, Tombstones(kube, settings.namespace), breaker)
+    rights = MissingRights(base.health, remedy)
+    measures = Measures(telemetry.metrics, known)
+    keep = Keep(known, effects, base.bus, Stories(telemetry), said, rights, settings.let_go, timings)
+    follow = FollowLattices(
+        *(kube, known.following, known.groups_of, applications_changed, rights, measures, settings.sources_seconds)
+    )
+    tell = TellGroups(kube, known, rights, settings.let_go, timings)
+    refused = Refusals(queue, noted(base.health))
+    refused_lattices = Refusals(lattices, noted(base.health, f"{WRITE_REFUSED}, lattices"))
+    refused_groups = Refusals(groups, noted(base.health, f"{WRITE_REFUSED}, groups"))
     return Work(
         [*watches],
-        [lattices, groups, queue],
+        {
+            lattices: refused_lattices.heeding(follow.run),
+            groups: refused_groups.heeding(tell.run),
+            queue: refused.heeding(keep.run),
+        },
         list_all,
         said.forget,
         prepare=partial(recall, said, base.bus),
-        background=[known.following.run, measures.run, breaker.run, *(one.run for one in refusals)],
+        background=[
+            known.following.run,
+            measures.run,
+            breaker.run,
+            refused.run,
+            refused_lattices.run,
+            refused_groups.run,
+        ],
     )
 
 

@@ -31,17 +31,6 @@ Wake = Callable[[str, Iterable[str] | None], None]
 """Called with a lattice's mark and the applications of which something may be new, None for all."""
 
 
-class News:
-    """Passes news on to what is bound once there is somebody to tell."""
-
-    def __init__(self) -> None:
-        self.call: Wake = lambda _mark, _applications: None
-
-    def __call__(self, mark: str, applications: Iterable[str] | None) -> None:
-        """Pass news of a lattice on."""
-        self.call(mark, applications)
-
-
 @dataclass(frozen=True, slots=True)
 class _Followed:
     store: LatticeStore

@@ -1,7 +1,7 @@
 """What application_manager knows: groups and Applications by their informers, models by the stores of their lattices.
 
 In: views and stores. Out: all that a decision about one application depends on, and which keys a change concerns.
-Called by ``app``, ``watch`` and ``lattices``. A key is a lattice's mark and an application's name in wadm; an object
+Called by ``app``, ``watches`` and ``lattices``. A key is a lattice's mark and an application's name in wadm; an object
 without a lattice has one of its own. Invariants: what is not known of a lattice is not taken for not being there; a
 store that does not show our own writes yet is not decided on.
 """
@@ -9,7 +9,7 @@ store that does not show our own writes yet is not decided on.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -88,7 +88,7 @@ class Known:
     """
 
     kube: Kube
-    applications: Mapping[str, ApplicationView]
+    applications: dict[str, ApplicationView]
     following: Following
     by_lattice: dict[str, dict[str, GroupView]] = field(default_factory=dict)
     by_place: dict[str, dict[str, GroupView]] = field(default_factory=dict)

@@ -42,7 +42,7 @@ from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.subjects import CONTROLLER_HOST
 from trellis.kube.client import Kube
 from trellis.kube.discovery import Discovery
-from trellis.kube.informer import Informer
+from trellis.kube.informer import Change, Informer
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import Refusals, noted
 from trellis.kube.resources import WASM_CONTROLLERS
@@ -111,6 +111,15 @@ def compose(
 ) -> Work:
     """Join the parts for one term of leadership."""
     kube, telemetry = base.kube, base.telemetry
+    workers = settings.controller_threads + _WAITING
+    controllers = KeyedQueue[str](workers=workers, name="controllers", telemetry=telemetry)
+    reports = KeyedQueue[str](workers=_REPORTERS, name="reports", telemetry=telemetry)
+    hosted: dict[str, Hosted] = {}
+
+    def wake_anew(change: Change[ControllerView]) -> None:
+        controllers.forget(change.key)
+        controllers.add(change.key)
+
     disk = open_disk(settings, telling(base.health), timings)
     tenants = kube.apart(TENANTS_CONNECTIONS, NAMESPACE_CONNECTIONS)
     parts = Parts(disk.guests, disk.progress, telemetry, Room(timings=timings.disk), timings)
@@ -119,11 +128,11 @@ def compose(
     sources = Sources(tenants.acting_as, web, settings.controller_modules_dir, timings.sources)
     lines = float(settings.controller_log_lines)
     calling = Calling(tenants.acting_as, Discovery(tenants), telemetry, reviews.forget, lines, timings.calls)
-    informer: Informer[ControllerView] = Informer(
+    informer = Informer(
         kube,
         WASM_CONTROLLERS,
         view_controller,
-        lambda change: wake(change.key, anew=True),
+        wake_anew,
         optional=True,
         needed=partial(_needs_controllers, disk),
         timings=timings.watch,
@@ -131,8 +140,7 @@ def compose(
     watches = SharedWatches(
         Sight(kube, discovery, reviews),
         settings.controller_resources,
-        on_change=lambda controller, key: hosting.on_change(controller, key),  # noqa: PLW0108 - of later
-        on_state=lambda key: wake(key, anew=False),
+        on_state=controllers.add,
         timings=timings.caches,
     )
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_CONTROLLER_HOST)
@@ -140,9 +148,11 @@ def compose(
         kube,
         base.bus,
         recorder,
-        lambda: hosting.hosted,
+        hosted,
         informer,
         partial(not_watched, watches),
+        add=reports.add,
+        add_after=reports.add_after,
         timings=timings.reports,
     )
     hosting = Hosting(
@@ -157,24 +167,17 @@ def compose(
         ),
         pool=disk.pool,
         residents=Residents(settings.controller_memory_budget),
-        views=lambda: informer.objects,
+        views=informer.objects,
         sources_seconds=settings.sources_seconds,
+        wake=controllers.add,
         acceptance=Acceptance(maxima_of(settings)),
         places=Places(settings.controller_threads),
+        hosted=hosted,
     )
-    workers = settings.controller_threads + _WAITING
-    controllers = KeyedQueue(hosting.run, workers=workers, name="controllers", telemetry=telemetry)
-    reports = KeyedQueue(reporting.run, workers=_REPORTERS, name="reports", telemetry=telemetry)
     refusals = Refusals(reports, noted(base.health), timings.refusals)
-    hosting.wake, reporting.add, reporting.add_after = controllers.add, reports.add, reports.add_after
-
-    def wake(key: str, *, anew: bool) -> None:
-        if anew:
-            controllers.forget(key)
-        controllers.add(key)
 
     def list_all() -> None:
-        for key in {*informer.objects, *hosting.hosted}:
+        for key in {*informer.objects, *hosted}:
             controllers.add(key)
 
     async def sweep() -> None:
@@ -183,14 +186,14 @@ def compose(
         await asyncio.get_running_loop().run_in_executor(None, _sweep, disk, {*_uids(informer)})
 
     def living() -> Living | None:
-        return living_of(_uids(informer), hosting.hosted.values()) if informer.known else None
+        return living_of(_uids(informer), hosted.values()) if informer.known else None
 
     async def close(seconds: float) -> None:
         await hosting.close(seconds * 0.9)
 
     return Work(
         [informer],
-        [controllers, reports],
+        {controllers: hosting.run, reports: refusals.heeding(reporting.run)},
         list_all,
         lambda: None,
         prepare=sweep,
@@ -200,7 +203,7 @@ def compose(
             Gauges(
                 telemetry.metrics,
                 CONTROLLER_HOST,
-                hosting.hosted.values,
+                hosted.values,
                 lambda: parts.room.refuses,
                 fresh=timings.fresh,
             ).run,

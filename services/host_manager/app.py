@@ -15,6 +15,7 @@ from host_manager.copying import Copying
 from host_manager.domain import decide as deciding
 from host_manager.domain.facts import due
 from host_manager.domain.inputs import Problem
+from host_manager.domain.pods import PodView
 from host_manager.domain.snapshot import Snapshot
 from host_manager.domain.status import refused_by
 from host_manager.domain.views import GroupView
@@ -27,8 +28,7 @@ from host_manager.pod_retries import PodRetries
 from host_manager.rights import Advice
 from host_manager.settings import Settings
 from host_manager.timings import Timings
-from host_manager.watch import on_pod, on_workload, only_our_mark
-from host_manager.watches import Watches
+from host_manager.watches import Wake, Watches
 from trellis import names
 from trellis.bus.bus import Bus, BusUnavailable
 from trellis.bus.consume.queue import KeyedQueue
@@ -38,13 +38,11 @@ from trellis.events.subjects import HOST_MANAGER
 from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.client import Kube
 from trellis.kube.errors import Conflict, Invalid, KubeError, TooManyRequests, Unauthorized, Unavailable
-from trellis.kube.informer import Change
 from trellis.kube.mass_deletions import Deletions
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import WRITE_REFUSED, Refusals, is_refused, noted
 from trellis.kube.resources import HOST_CONFIGS
 from trellis.kube.rights import MissingRights
-from trellis.lattice.wasmcloud_operator import on_operator
 from trellis.runtime.run import Base, LedService, Work
 from trellis.telemetry import Stories, TraceContext, setup
 
@@ -75,40 +73,18 @@ def create_app(
 def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Work:
     """Join the parts for one term of leadership."""
     kube, bus, telemetry = base.kube, base.bus, base.telemetry
-    watches = Watches(kube, settings.watch_namespaces)
-    groups, pods = watches.groups.objects, watches.pods.objects
-    copying = Copying(bus, telemetry, base.cluster, timings)
-    listening = Listening(lambda key: group_soon(key), copying.run, timings)  # noqa: PLW0108 - bound below
-    known = Known(kube, groups, pods, timings, budgets=watches.budgets.objects, listening=listening)
-    known.retries = PodRetries(timings.refusals)
-    recorder = EventRecorder(kube, component=names.FIELD_MANAGER_HOST_MANAGER)
-    effects = Effects(kube, recorder, known)
-    present = {HOSTS: lambda: going_with(groups, pods) if watches.complete else None}
-    scope = Scope(HOST_MANAGER, settings.namespace, {HOSTS: lambda: len(pods)}, present)
-    breaker = Breaker(kube, recorder, scope, lambda: list_all())  # noqa: PLW0108 - bound below
-    defined = None if settings.watch_namespaces else HOST_CONFIGS  # a confined service may not read the CRD
-    leave = Leave(groups, Deletions(kube, defined, timings.deletions), breaker)
-    rights = MissingRights(base.health, Advice(settings).remedy)
-    stories: Stories[str] = Stories(telemetry)
-    reconcile = Reconcile(known, effects, bus, stories, settings.sources_seconds, watches.knows, rights, leave)
-    queue = KeyedQueue(reconcile.run, workers=WORKERS, name="groups", telemetry=telemetry)
-    refusals = Refusals(queue, noted(base.health), timings.refusals)
-    follow = FollowPods(known, bus, stories, watches.knows)
-    followed = KeyedQueue(follow.run, workers=POD_WORKERS, name="pods", telemetry=telemetry)
-    changed = FollowSecrets(known.changes, groups, lambda key, trace: queue.add(key, trace=trace), timings)
-    secrets = KeyedQueue(changed.run, workers=SECRET_WORKERS, name="secrets", telemetry=telemetry)
-    bus.subscribe("secrets", CONSUMED, on_secret(known.changes, secrets))
+    queue = KeyedQueue[str](workers=WORKERS, name="groups", telemetry=telemetry)
+    followed = KeyedQueue[str](workers=POD_WORKERS, name="pods", telemetry=telemetry)
+    secrets = KeyedQueue[str](workers=SECRET_WORKERS, name="secrets", telemetry=telemetry)
+    groups: dict[str, GroupView] = {}
+    pods: dict[str, PodView] = {}
 
     def group_soon(key: str) -> None:
         if key in groups:
             queue.add_after(key, timings.status_delay)
 
-    def group_changed(change: Change[GroupView]) -> None:
-        if change.old is None:
-            known.waiting.add(change.key)
-        if not only_our_mark(change):
-            known.doubt(change.key)
-            queue.add(change.key)
+    listening = Listening(group_soon, Copying(bus, telemetry, base.cluster, timings).run, timings)
+    known = Known(kube, groups, pods, timings, listening=listening, retries=PodRetries(timings.refusals))
 
     def list_all() -> None:
         for key in groups:
@@ -117,14 +93,24 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         for key in filter(watches.covers, {*pods, *known.said.ready}):
             followed.add(key)
 
-    watches.on_group.call = group_changed
-    watches.on_pod.call = on_pod(known, group_soon, followed.add)
-    watches.on_workload.call = on_workload(known, group_soon)
-    watches.on_operator.call = on_operator(known, watches.operators.objects, list_all)
-    known.workloads = tuple(one.objects for one in (watches.deployments, watches.daemon_sets, watches.operators))
+    watches = Watches(kube, known, settings.watch_namespaces, Wake(queue.add, group_soon, followed.add, list_all))
+    bus.subscribe("secrets", CONSUMED, on_secret(known.changes, secrets))
+    recorder = EventRecorder(kube, component=names.FIELD_MANAGER_HOST_MANAGER)
+    effects = Effects(kube, recorder, known)
+    present = {HOSTS: lambda: going_with(groups, pods) if watches.complete else None}
+    scope = Scope(HOST_MANAGER, settings.namespace, {HOSTS: lambda: len(pods)}, present)
+    breaker = Breaker(kube, recorder, scope, list_all)
+    defined = None if settings.watch_namespaces else HOST_CONFIGS  # a confined service may not read the CRD
+    leave = Leave(groups, Deletions(kube, defined, timings.deletions), breaker)
+    rights = MissingRights(base.health, Advice(settings).remedy)
+    stories: Stories[str] = Stories(telemetry)
+    reconcile = Reconcile(known, effects, bus, stories, settings.sources_seconds, watches.knows, rights, leave)
+    follow = FollowPods(known, bus, stories, watches.knows)
+    changed = FollowSecrets(known.changes, groups, lambda key, trace: queue.add(key, trace=trace), timings)
+    refusals = Refusals(queue, noted(base.health), timings.refusals)
     return Work(
         [*watches],
-        [queue, followed, secrets],
+        {queue: refusals.heeding(reconcile.run), followed: follow.run, secrets: changed.run},
         list_all,
         known.said.forget,
         prepare=partial(recall, known, bus),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -23,6 +23,7 @@ from host_manager.domain.resources import make_nats_conf
 from host_manager.domain.snapshot import Snapshot, group_of, misread, view_head
 from host_manager.domain.template import pod_labels
 from host_manager.domain.views import BudgetView, GroupView
+from host_manager.domain.workloads import WorkloadView
 from host_manager.listening import Listening
 from host_manager.looked import HalfMade, Looked
 from host_manager.pod_retries import PodRetries
@@ -77,23 +78,26 @@ _LAST_BYTES: Final = 512
 class Known:
     """What is remembered during a term. ``applied``: by group and child what it said when it was written last.
 
-    ``controller``: of wasmcloud-operator, while it runs and nobody has taken over. ``workloads``: by key what runs the
-    pods of groups, and every Deployment that could. ``waiting``: groups that nobody has looked at yet.
-    ``making``: those of which the first half is made. ``ready``: by group its ready pods, and since when that is seen.
+    ``controller``: of wasmcloud-operator, while it runs and nobody has taken over. ``deployments``, ``daemon_sets``:
+    what runs the pods of groups; ``operators``: every Deployment, as any could. ``waiting``: groups that nobody has
+    looked at yet. ``making``: those of which the first half is made. ``ready``: by group its ready pods, and since when
+    that is seen.
     """
 
     kube: Kube
-    groups: Mapping[str, GroupView]
-    pods: Mapping[str, PodView]
+    groups: dict[str, GroupView]
+    pods: dict[str, PodView]
     timings: Timings = Timings()
     said: Said = field(default_factory=Said)
     applied: dict[str, dict[ChildKey, tuple[str, str]]] = field(default_factory=dict)
     by_group: dict[str, dict[str, PodView]] = field(default_factory=dict)
     controller: Controller | None = None
-    budgets: Mapping[str, BudgetView] = field(default_factory=dict)
+    budgets: dict[str, BudgetView] = field(default_factory=dict)
+    deployments: dict[str, WorkloadView] = field(default_factory=dict)
+    daemon_sets: dict[str, WorkloadView] = field(default_factory=dict)
+    operators: dict[str, Controller | None] = field(default_factory=dict)
     listening: Listening = field(default_factory=lambda: Listening(lambda _: None))
     looked: dict[str, Looked] = field(default_factory=dict)
-    workloads: Sequence[Mapping[str, object]] = ()
     waiting: set[str] = field(default_factory=set)
     making: dict[str, HalfMade] = field(default_factory=dict)
     ready: dict[str, dict[tuple[str, str, str], float]] = field(default_factory=dict)
@@ -236,8 +240,8 @@ class Known:
     def _is_fresh(self, base: Snapshot) -> bool:
         """Say whether nothing was ever made of a group, by us or by wasmcloud-operator."""
         marked = {names.FINALIZER_HOSTS, names.WASMCLOUD_OPERATOR}.intersection(base.head.finalizers)
-        key = base.head.key
-        return not (marked or base.status or key in self.applied or any(key in found for found in self.workloads))
+        key, workloads = base.head.key, (self.deployments, self.daemon_sets, self.operators)
+        return not (marked or base.status or key in self.applied or any(key in found for found in workloads))
 
     def _kinds(self, key: str, *, fresh: bool) -> Container[str]:
         """Return the kinds of children to read."""

@@ -6,55 +6,21 @@ Invariant: nothing is decided here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
 
-import orjson
-
-from host_manager.domain.children import fingerprint
 from host_manager.domain.pods import PodView
 from host_manager.domain.views import GroupView
+from host_manager.domain.workloads import WorkloadView
 from host_manager.gather import Known
 from trellis import names
 from trellis.kube.informer import Change
 from trellis.provisioning.other_controllers import NAMES, Peer
 from trellis.telemetry import get_logger
 
-_COUNTS: Final = frozenset(
-    {
-        "observedGeneration",
-        "replicas",
-        "readyReplicas",
-        "updatedReplicas",
-        "desiredNumberScheduled",
-        "currentNumberScheduled",
-        "numberReady",
-        "updatedNumberScheduled",
-        "conditions",
-    }
-)
 Wake = Callable[[str], None]
 _log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadView:
-    """A Deployment or DaemonSet of a group. ``content``: of what somebody wrote; ``counts``: of its status.
-
-    ``seen``: its controller has seen the newest of what was written.
-    """
-
-    content: str
-    counts: str
-    seen: bool
-
-
-def view_workload(manifest: Mapping[str, Any]) -> WorkloadView:
-    """Project what runs pods; its name is its group's."""
-    status = {name: value for name, value in (manifest.get("status") or {}).items() if name in _COUNTS}
-    seen = int(status.get("observedGeneration") or 0) >= int(manifest["metadata"].get("generation") or 0)
-    return WorkloadView(fingerprint(manifest), names.short_hash(orjson.dumps(status).decode()), seen)
 
 
 def only_our_mark(change: Change[GroupView]) -> bool:
@@ -62,6 +28,19 @@ def only_our_mark(change: Change[GroupView]) -> bool:
     if change.old is None or change.new is None or names.FINALIZER_HOSTS not in change.new.finalizers:
         return False
     return replace(change.old, finalizers=()) == replace(change.new, finalizers=())
+
+
+def on_group(known: Known, wake: Wake) -> Callable[[Change[GroupView]], None]:
+    """Return the handler of changes of groups."""
+
+    def handle(change: Change[GroupView]) -> None:
+        if change.old is None:
+            known.waiting.add(change.key)
+        if not only_our_mark(change):
+            known.doubt(change.key)
+            wake(change.key)
+
+    return handle
 
 
 def on_workload(known: Known, wake: Wake) -> Callable[[Change[WorkloadView]], None]:

@@ -36,7 +36,7 @@ from trellis.provisioning.nodes_and_jobs import view_job, view_node
 from trellis.provisioning.reasons import APPLY_AGAIN
 from trellis.provisioning.shim_marks import ShimMarks
 from trellis.provisioning.shims import ShimView, view_shim
-from trellis.provisioning.views import INSTALLER_JOBS, NodeView
+from trellis.provisioning.views import INSTALLER_JOBS
 from trellis.runtime.run import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
 from trellis.telemetry import Telemetry, TraceContext, context_from, current_trace, links_of, setup, trace_from
 
@@ -63,8 +63,19 @@ def create_app(
 def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Work:
     """Join the parts for one term of leadership."""
     kube, bus = base.kube, base.bus
-    nodes: Informer[NodeView] = Informer(kube, NODES, view_node, lambda change: node_changed(change))  # noqa: PLW0108 - bound below
+    queue = KeyedQueue[str](workers=WORKERS, name="nodes", telemetry=base.telemetry)
     marks = ShimMarks(lambda: shims.known)
+    world = World({}, {}, settings.auto_provision, Deletions(kube, SHIMS, timings.deletions), marks, timings)
+
+    def list_all() -> None:
+        for name in world.names():
+            queue.add(name)
+
+    def shims_served() -> None:
+        world.missing.clear()
+        list_all()
+
+    nodes = Informer(kube, NODES, view_node, on_node(world, queue.add), objects=world.nodes)
     shims: Informer[ShimView] = Informer(
         kube,
         SHIMS,
@@ -72,19 +83,9 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         lambda _: list_all(),
         optional=True,
         needed=marks.needed,
-        on_known=lambda: shims_served(),  # noqa: PLW0108 - bound below
+        on_known=shims_served,
+        objects=world.shims,
     )
-    deletions = Deletions(kube, SHIMS, timings.deletions)
-    world = World(nodes.objects, shims.objects, settings.auto_provision, deletions, marks, timings)
-    recorder = EventRecorder(kube, component=names.FIELD_MANAGER_NODE_WATCHER)
-    ready = {deciding.NODES: lambda: sum(map(labelled_ready, nodes.objects.values()))}
-    scope = Scope(NODE_WATCHER, settings.namespace, ready, {deciding.NODES: lambda: named(nodes)})
-    breaker = Breaker(kube, recorder, scope, lambda: list_all())  # noqa: PLW0108 - as above
-    effects = Effects(kube, bus, recorder, world, breaker, nodes.wrote)
-    reconcile = Reconcile(world, effects, base.telemetry)
-    queue = KeyedQueue(reconcile.run, workers=WORKERS, name="nodes", telemetry=base.telemetry)
-    refusals = Refusals(queue, unready(base.health, Reason.UPDATE_REFUSED.value), timings.refusals)
-    node_changed = on_node(world, queue.add)
     jobs = Informer(
         kube,
         JOBS,
@@ -95,18 +96,15 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         on_refresh=world.jobs.refresh,
     )
     bus.subscribe("provision", CONSUMED, on_provision(queue))
-
-    def list_all() -> None:
-        for name in world.names():
-            queue.add(name)
-
-    def shims_served() -> None:
-        world.missing.clear()
-        list_all()
-
+    recorder = EventRecorder(kube, component=names.FIELD_MANAGER_NODE_WATCHER)
+    ready = {deciding.NODES: lambda: sum(map(labelled_ready, world.nodes.values()))}
+    scope = Scope(NODE_WATCHER, settings.namespace, ready, {deciding.NODES: lambda: named(nodes)})
+    breaker = Breaker(kube, recorder, scope, list_all)
+    reconcile = Reconcile(world, Effects(kube, bus, recorder, world, breaker, nodes.wrote), base.telemetry)
+    refusals = Refusals(queue, unready(base.health, Reason.UPDATE_REFUSED.value), timings.refusals)
     return Work(
         [nodes, shims, jobs],
-        [queue],
+        {queue: refusals.heeding(reconcile.run)},
         list_all,
         world.forget_said,
         prepare=partial(recall, world, bus),

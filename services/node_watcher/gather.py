@@ -1,12 +1,12 @@
 """What node_watcher knows: Nodes and installer Jobs as watched, and what it has said of them.
 
 In: changes from the informers, the last facts from the bus. Out: a frozen snapshot of one node name.
-Called by ``app``; filled by ``watch``. Invariant: reading a snapshot makes no request.
+Called by ``app``; filled by ``watches``. Invariant: reading a snapshot makes no request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from node_watcher.domain.actions import Said, Snapshot
@@ -26,10 +26,13 @@ NODE_FACTS = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone, NodeReady)
 
 @dataclass(eq=False)
 class World:
-    """Caches of one term of leadership. ``traces`` holds the trace a node's opting in began."""
+    """Caches of one term of leadership. Informers fill ``nodes`` and ``shims``.
 
-    nodes: Mapping[str, NodeView]
-    shims: Mapping[str, ShimView]
+    ``traces`` holds the trace a node's opting in began.
+    """
+
+    nodes: dict[str, NodeView]
+    shims: dict[str, ShimView]
     auto_provision: bool
     deletions: Deletions
     marks: ShimMarks

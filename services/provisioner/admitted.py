@@ -1,7 +1,7 @@
 """What admission changed in an installer Job: policies and webhooks may return another object than was asked for.
 
 In: a Job as it was asked for and as the API server returned it. Out: differences, each harmless, worth a report, or
-such that the Job is of no use. Called by ``apply`` and ``canary_apply`` when they create a Job, by ``gather`` when it
+such that the Job is of no use. Called by ``apply`` and ``canary_apply`` when they create a Job, by ``apply`` when it
 finds one. Invariant: no Job stays that the watch cannot see, that works on another node, or that runs two installers.
 Defaults, and labels, annotations, variables, volumes and tolerations that are added, are no difference.
 """

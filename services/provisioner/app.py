@@ -24,13 +24,14 @@ from provisioner.gather import snapshot_of, world_of
 from provisioner.handlers import CONSUMED, on_node_fact
 from provisioner.known import Known
 from provisioner.pod_refusals import FAILED_CREATE, view_pod_refusal
+from provisioner.queues import Queues
 from provisioner.refused_nodes import RefusedNodes
 from provisioner.rollout_apply import RolloutEffects
 from provisioner.settings import Settings
 from provisioner.shim_apply import ShimEffects
 from provisioner.shim_gather import Shims
 from provisioner.timings import Timings
-from provisioner.watches import on_canary, on_controller, on_job, on_node, on_pod_refusal, wishes_differ
+from provisioner.watches import on_canary, on_controller, on_job, on_node, on_pod_refusal, on_shim
 from trellis import names
 from trellis.bus.bus import Bus
 from trellis.bus.consume.queue import KeyedQueue
@@ -38,7 +39,7 @@ from trellis.events.subjects import PROVISIONER
 from trellis.kube.breaker import Breaker, Scope, named
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, NotFound
-from trellis.kube.informer import Change, Informer
+from trellis.kube.informer import Informer
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import Refusals, is_refused, unready
 from trellis.kube.resources import DEPLOYMENTS, EVENTS, JOBS, NODES, PODS, SHIMS
@@ -50,12 +51,11 @@ from trellis.provisioning.reasons import Reason as NodeReason
 from trellis.provisioning.shim_marks import ShimMarks
 from trellis.provisioning.shim_status import Reason
 from trellis.provisioning.shims import ShimView, view_shim
-from trellis.provisioning.views import INSTALLER_JOBS, NodeView, newest
+from trellis.provisioning.views import INSTALLER_JOBS, newest
 from trellis.runtime.run import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
 from trellis.telemetry import Telemetry, TraceContext, caused, current_trace, get_logger, linked, setup, trace_from
 
 WORKERS: Final = 16
-PLAN: Final = "plan"
 SHIM_WORKERS: Final = 4
 PLAN_REST: Final = 3.0
 """Times what the last plan took, with writing the ledger: however many nodes there are, and in work, plans take no more
@@ -89,126 +89,105 @@ def create_app(
 def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Work:
     """Join the parts for one term of leadership."""
     kube, bus, telemetry = base.kube, base.bus, base.telemetry
-    nodes: Informer[NodeView] = Informer(kube, NODES, view_node, lambda change: node_changed(change))  # noqa: PLW0108 - bound below
     marks = ShimMarks(lambda: shims.known)
-    shims: Informer[ShimView] = Informer(
-        kube,
-        SHIMS,
-        lambda manifest: known.keys.judge(view_shim(manifest)),
-        lambda change: shim_changed(change),  # noqa: PLW0108 - bound below
-        optional=True,
-        needed=marks.needed,
-        on_known=lambda: list_all(),  # noqa: PLW0108 - bound below
-    )
-    deployments: Informer[Controller | None] = Informer(
-        kube,
-        DEPLOYMENTS,
-        view_controller,
-        lambda change: controller_changed(change),  # noqa: PLW0108 - bound below
-        refusable=True,
-    )
-    canaries = Informer(
-        kube,
-        PODS,
-        view_canary,
-        on_canary(lambda name: queue.add(name)),  # noqa: PLW0108 - bound below
-        namespace=settings.installer_namespace,
-        label_selector=CANARY_PODS,
-    )
     known = Known(
         kube,
         bus,
         settings,
-        nodes.objects,
-        shims.objects,
-        canaries=canaries.objects,
+        {},
+        {},
         marks=marks,
         timings=timings,
         refused=RefusedNodes(lambda reason, why: unready(base.health, reason.value)(why)),
         handover_until=time.monotonic() + (base.claim.settles_in if base.claim is not None else 0.0),
     )
-    recorder = EventRecorder(kube, component=names.FIELD_MANAGER_PROVISIONER)
-    running = {deciding.JOBS: known.jobs.running}
-    scope = Scope(PROVISIONER, settings.namespace, running, {deciding.JOBS: lambda: named(jobs)})
-    breaker = Breaker(kube, recorder, scope, lambda: list_all())  # noqa: PLW0108 - bound below
-    proof = ProofEffects(kube, known, telemetry)
-    effects = Effects(kube, bus, recorder, known, telemetry, breaker, proof, lambda: plan_soon())  # noqa: PLW0108 - as above
-    queue = KeyedQueue(Reconcile(known, effects, telemetry).run, workers=WORKERS, name="nodes", telemetry=telemetry)
-    planner = Planner(known, RolloutEffects(kube, bus, recorder, known), telemetry, queue)
-    plans = KeyedQueue(planner.run, workers=1, name="plans", telemetry=telemetry)
-
-    follow = FollowShims(
-        Shims(kube, known), ShimEffects(kube, recorder, settings.namespace, known.classes_refused), telemetry
+    queues = Queues(
+        known,
+        nodes=KeyedQueue(workers=WORKERS, name="nodes", telemetry=telemetry),
+        plans=KeyedQueue(workers=1, name="plans", telemetry=telemetry),
+        shims=KeyedQueue(workers=SHIM_WORKERS, name="shims", telemetry=telemetry),
     )
-    followed = KeyedQueue(follow.run, workers=SHIM_WORKERS, name="shims", telemetry=telemetry)
-
-    def plan_soon() -> None:
-        plans.add_after(PLAN, max(timings.plan_delay, known.rested_at - time.monotonic()))
-        status_soon()
-
-    def status_soon() -> None:
-        for name in shims.objects:
-            followed.add_after(name, timings.status_delay)
-
-    refusals = (
-        # The nodes are reported by ``known.refused``.
-        Refusals(
-            queue, lambda _: None, timings.refusals, refuses=lambda one: is_refused(one) or isinstance(one, NotFound)
-        ),
-        Refusals(plans, partial(report_ledger, known, status_soon), timings.refusals),
-        Refusals(followed, unready(base.health, SHIM_REFUSED), timings.refusals),
+    nodes = Informer(kube, NODES, view_node, on_node(known, queues.wake), objects=known.nodes)
+    shims: Informer[ShimView] = Informer(
+        kube,
+        SHIMS,
+        lambda manifest: known.keys.judge(view_shim(manifest)),
+        on_shim(known, queues.shims.add, queues.list_all),
+        optional=True,
+        needed=marks.needed,
+        on_known=queues.list_all,
+        objects=known.shims,
     )
-
-    def shim_changed(change: Change[ShimView]) -> None:
-        followed.add(change.key)
-        if wishes_differ(change):
-            known.unsettle()
-        list_all()
-
-    def wake(name: str) -> None:
-        queue.add(name)
-        plan_soon()
-
-    def list_all() -> None:
-        known.doubt()
-        for name in known.names():
-            queue.add(name)
-        plans.add(PLAN)
-        for name in shims.objects:
-            followed.add(name)
-
-    node_changed = on_node(known, wake)
-    controller_changed = on_controller(known, deployments.objects, list_all)
     jobs = Informer(
         kube,
         JOBS,
         view_job,
-        on_job(known, wake),
+        on_job(known, queues.wake, queues.plan_soon),
         namespace=settings.installer_namespace,
         label_selector=INSTALLER_JOBS,
         on_refresh=known.jobs.refresh,
+    )
+    found: dict[str, Controller | None] = {}
+    deployments = Informer(
+        kube,
+        DEPLOYMENTS,
+        view_controller,
+        on_controller(known, found, queues.list_all),
+        refusable=True,
+        objects=found,
+    )
+    canaries = Informer(
+        kube,
+        PODS,
+        view_canary,
+        on_canary(queues.nodes.add),
+        namespace=settings.installer_namespace,
+        label_selector=CANARY_PODS,
+        objects=known.canaries,
     )
     pod_refusals = Informer(
         kube,
         EVENTS,
         view_pod_refusal,
-        on_pod_refusal(known, wake),
+        on_pod_refusal(known, queues.wake),
         namespace=settings.installer_namespace,
         field_selector=FAILED_CREATE,
     )
-    known.begun.show, known.begun.ended = (lambda manifest: jobs.wrote(manifest, None)), plan_soon
-    bus.subscribe("nodes", CONSUMED, on_node_fact(known, queue, plan_soon))
+    bus.subscribe("nodes", CONSUMED, on_node_fact(known, queues.nodes, queues.plan_soon))
+    recorder = EventRecorder(kube, component=names.FIELD_MANAGER_PROVISIONER)
+    running = {deciding.JOBS: known.jobs.running}
+    scope = Scope(PROVISIONER, settings.namespace, running, {deciding.JOBS: lambda: named(jobs)})
+    breaker = Breaker(kube, recorder, scope, queues.list_all)
+    proof = ProofEffects(kube, known, telemetry)
+    show = partial(jobs.wrote, former=None)
+    effects = Effects(kube, bus, recorder, known, telemetry, breaker, proof, show, queues.plan_soon)
+    planner = Planner(known, RolloutEffects(kube, bus, recorder, known), telemetry, queues.nodes)
+    follow = FollowShims(
+        Shims(kube, known), ShimEffects(kube, recorder, settings.namespace, known.classes_refused), telemetry
+    )
+    # The nodes are reported by ``known.refused``.
+    refused_nodes = Refusals(
+        queues.nodes, lambda _: None, timings.refusals, refuses=lambda one: is_refused(one) or isinstance(one, NotFound)
+    )
+    refused_plans = Refusals(queues.plans, partial(report_ledger, known, queues.status_soon), timings.refusals)
+    refused_shims = Refusals(queues.shims, unready(base.health, SHIM_REFUSED), timings.refusals)
     return Work(
         [nodes, shims, jobs, deployments, canaries, pod_refusals],
-        [queue, plans, followed],
-        list_all,
+        {
+            queues.nodes: refused_nodes.heeding(Reconcile(known, effects, telemetry).run),
+            queues.plans: refused_plans.heeding(planner.run),
+            queues.shims: refused_shims.heeding(follow.run),
+        },
+        queues.list_all,
         known.forget_said,
         background=[
             breaker.run,
             planner.shown,
-            partial(show_handover, known, plan_soon),
+            partial(show_handover, known, queues.plan_soon),
             known.refused.run,
-            *(one.run for one in refusals),
+            refused_nodes.run,
+            refused_plans.run,
+            refused_shims.run,
         ],
     )
 
@@ -246,6 +225,7 @@ class Reconcile:
 
     async def run(self, name: str, trace: TraceContext | None) -> float | None:
         """Bring one node's Jobs up to date; raises KubeError for the queue to try again."""
+        await self.effects.find_begun(name)
         snapshot = await snapshot_of(self.known, name)
         actions = deciding.decide(snapshot)
         asked = {action.target.uid for action in actions if isinstance(action, Destroy)}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from provisioner.admitted import JobUnusable, create_job
+from provisioner.admitted import JobUnusable, create_job, delete_unusable, is_usable
 from provisioner.canary_apply import ProofEffects
 from provisioner.domain.actions import (
     Action,
@@ -80,6 +80,8 @@ class Effects:
     telemetry: Telemetry
     breaker: Breaker
     proof: ProofEffects
+    show: Callable[[Manifest], None]
+    """Takes a Job as the API server returned it, which the watch may not show yet."""
     plan_soon: Callable[[], None]
 
     async def apply(self, actions: Sequence[Action]) -> float | None:
@@ -202,7 +204,7 @@ class Effects:
         try:
             made, changed = await create_job(self.kube, manifest)
         except (Forbidden, Invalid, NotFound) as error:
-            self.known.begun.end(node.uid)
+            self._begun_ended(node.uid)
             self.known.certain.add((node.uid, *what))
             reason = Reason.JOB_CHANGED if isinstance(error, JobUnusable) else Reason.JOB_REFUSED
             remedy = f"; {APPLY_AGAIN}" if isinstance(error, NotFound) or missing_right(error) else ""
@@ -213,7 +215,36 @@ class Effects:
             _log.warning("admission changed the installer job", node=node.name, changes=text)
             message = f"admission changed its installer Job {manifest['metadata']['name']}: {text}"
             await self._warn(WarnNode(node, Reason.JOB_CHANGED, message))
-        self.known.begun.made(node.uid, made)
+        self._made(node.uid, made)
+
+    async def find_begun(self, name: str) -> None:
+        """Learn what became of a node's Job whose making had no certain answer, before anything is decided there.
+
+        Raises:
+            KubeError: it could not be learned.
+        """
+        node = self.known.nodes.get(name)
+        if node is None or (job := self.known.begun.jobs.get(node.uid)) is None:
+            return
+        # A list, because the right to list Jobs is there anyway.
+        place = self.known.settings.installer_namespace
+        listing = await self.kube.list(JOBS, place, field_selector=f"metadata.name={job}")
+        for found in listing.items:
+            if is_usable(found):
+                self._made(node.uid, found)
+            else:
+                await delete_unusable(self.kube, found)
+        self._begun_ended(node.uid)
+
+    def _made(self, uid: str, job: Manifest) -> None:
+        """Show a Job as it was made, unless the watch was quicker, which may have shown its end by now."""
+        if uid in self.known.begun.slots:
+            self.show(job)
+            self._begun_ended(uid)
+
+    def _begun_ended(self, uid: str) -> None:
+        if self.known.begun.end(uid):
+            self.plan_soon()
 
     async def _delete(self, action: DeleteJob) -> None:
         job = action.job

@@ -10,14 +10,12 @@ import math
 import time
 from dataclasses import replace
 
-from provisioner.admitted import delete_unusable, is_usable
 from provisioner.domain.actions import Snapshot
 from provisioner.domain.canary import Canary, CanaryPod, canary_of
 from provisioner.domain.decide import inspect, labelled, leaving, to_begin
 from provisioner.domain.job_clock import at_work
 from provisioner.domain.plan import World, begun_of
 from provisioner.known import Known
-from trellis.kube.resources import JOBS
 from trellis.provisioning.ledger import Ledger
 from trellis.provisioning.leftovers import fulfilled
 from trellis.provisioning.views import JobView, NodeView, Target, newest, proof_of
@@ -59,8 +57,6 @@ async def snapshot_of(known: Known, name: str) -> Snapshot:
     """Return all that a decision about one node depends on; reads its installer's pod if that has news."""
     await known.deletions.look(known.shims.values())
     node = known.nodes.get(name)
-    if node is not None:
-        await _find_begun(known, node)
     jobs = known.jobs.of_name(name)
     now = known.kube.now()
     job = newest(tuple(job for job in jobs if node is not None and job.node_uid == node.uid))
@@ -143,20 +139,6 @@ async def _pods(known: Known, job: JobView | None, *, explain: bool) -> tuple[Ca
     if not explain:
         return tuple(pods)
     return tuple([replace(pod, trouble=await known.pods.explained(pod)) for pod in pods])
-
-
-async def _find_begun(known: Known, node: NodeView) -> None:
-    """Learn what became of a Job whose making had no certain answer, before anything else is decided there."""
-    if (job := known.begun.jobs.get(node.uid)) is None:
-        return
-    # A list, because the right to list Jobs is there anyway.
-    listing = await known.kube.list(JOBS, known.settings.installer_namespace, field_selector=f"metadata.name={job}")
-    for found in listing.items:
-        if is_usable(found):
-            known.begun.made(node.uid, found)
-        else:
-            await delete_unusable(known.kube, found)
-    known.begun.end(node.uid)
 
 
 def _relevant(said: set[str], jobs: tuple[JobView, ...]) -> frozenset[str]:

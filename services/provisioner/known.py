@@ -1,14 +1,13 @@
 """What provisioner knows: Nodes, Shims and its Jobs as watched, its ledger, what was said, what waits.
 
 In: changes from the informers, ledgers as the API server returned them. Out: the state of one term of leadership, and
-what follows from it for a node. Filled by ``watch``; read by ``gather`` for ``plan`` and ``decide``. Invariant: the
-ledger held here is one the API server has accepted.
+what follows from it for a node. Filled by ``watches`` and their informers; read by ``gather`` for ``plan`` and
+``decide``. Invariant: the ledger held here is one the API server has accepted.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
@@ -66,10 +65,10 @@ class Known:
     kube: Kube
     bus: Bus
     settings: Settings
-    nodes: Mapping[str, NodeView]
-    shims: Mapping[str, ShimView]
+    nodes: dict[str, NodeView]
+    shims: dict[str, ShimView]
     jobs: JobIndex = field(default_factory=JobIndex)
-    canaries: Mapping[str, CanaryPod] = field(default_factory=dict)
+    canaries: dict[str, CanaryPod] = field(default_factory=dict)
     """Canary pods by ``namespace/name``."""
     canary_classes: set[str] = field(default_factory=set)
     """RuntimeClasses of canaries that are known to exist."""

@@ -48,7 +48,7 @@ def on_node(known: Known, wake: Wake) -> Callable[[Change[NodeView]], None]:
     return handle
 
 
-def on_job(known: Known, wake: Wake) -> Callable[[Change[JobView]], None]:
+def on_job(known: Known, wake: Wake, plan_soon: Callable[[], None]) -> Callable[[Change[JobView]], None]:
     """Return the handler of Job changes; what was said of a Job is forgotten with it."""
 
     def handle(change: Change[JobView]) -> None:
@@ -56,8 +56,9 @@ def on_job(known: Known, wake: Wake) -> Callable[[Change[JobView]], None]:
         known.clock.change(change.old, change.new)
         known.pod_refusals.take_job(change.old, change.new)
         known.marks.take_job(change.old, change.new)
-        if change.new is not None and known.begun.jobs.get(change.new.node_uid) == change.new.name:
-            known.begun.end(change.new.node_uid)
+        new = change.new
+        if new and known.begun.jobs.get(new.node_uid) == new.name and known.begun.end(new.node_uid):
+            plan_soon()
         job = change.new or change.old
         if job is None:
             return
@@ -80,6 +81,18 @@ def on_pod_refusal(known: Known, wake: Wake) -> Callable[[Change[PodRefusal]], N
             for job in jobs:
                 if job.uid == uid:
                     wake(job.node)
+
+    return handle
+
+
+def on_shim(known: Known, follow: Wake, list_all: Callable[[], None]) -> Callable[[Change[ShimView]], None]:
+    """Return the handler of Shim changes; what nodes are to have may be something else for all of them."""
+
+    def handle(change: Change[ShimView]) -> None:
+        follow(change.key)
+        if wishes_differ(change):
+            known.unsettle()
+        list_all()
 
     return handle
 

@@ -31,9 +31,7 @@ from trellis.bus.bus import Bus
 from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.subjects import SECRETS_BACKEND
 from trellis.kube.client import Kube
-from trellis.kube.informer import Change
 from trellis.kube.rights import MissingRights
-from trellis.lattice.domain.group_views import GroupView
 from trellis.runtime.run import Base, EqualService, Service, Work
 from trellis.telemetry import TraceContext, setup
 
@@ -68,25 +66,19 @@ def create_app(
 
 def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     """Join the parts."""
-    watches = Watches(base.kube, timings.watch)
-    known = Known(watches.groups.objects, watches.grants.objects)
-    deletions = GrantDeletions(base.kube, known, watches.grants, base.health, timings, settings.namespace)
-    known.grants_known = lambda: (
-        watches.grants.known and deletions.stands and not any(one.outdated(timings.stale) for one in watches)
-    )
-    watches.groups.needed, watches.grants.needed = known.needs_groups, known.needs_grants
+    groups = KeyedQueue[str](workers=GROUP_WORKERS, name="groups", telemetry=base.telemetry)
+
+    def grants_known() -> bool:
+        return watches.grants.known and deletions.stands and not any(one.outdated(timings.stale) for one in watches)
+
+    known = Known({}, {}, grants_known=grants_known)
+    deletions = GrantDeletions(base.kube, known, base.health, timings, settings.namespace)
+    watches = Watches(base.kube, known, groups.add, deletions.take, timings.watch)
     reading = base.kube.apart(*_READING)
     parts = _parts(settings, base, reading, timings)
     links = Links(known, _around(settings, base, known, parts, timings))
     follow = FollowGroups(base.kube, known, links, settings.sources_seconds)
     guarded = Guarded(follow, MissingRights(base.health, Advice(settings.namespace).remedy))
-    groups = KeyedQueue(guarded.run, workers=GROUP_WORKERS, name="groups", telemetry=base.telemetry)
-
-    def on_group(change: Change[GroupView]) -> None:
-        known.changed()
-        groups.add(change.key)
-        if change.new is None:
-            known.seen.discard(change.key)
 
     def list_all() -> None:
         for key in {*known.groups, *known.addresses}:
@@ -99,12 +91,11 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
         await links.close(seconds * _FOR_ANSWERS)
         await parts.audit.close(max(0.0, until - time.monotonic()))
 
-    watches.on_group, watches.on_grant = on_group, deletions.take
-    background: list[Any] = [parts.key.run, links.run, parts.audit.run, parts.changes.run, deletions.run]
-    background.append(partial(_holding, reading))
+    background: list[Any] = [parts.key.run, links.run, parts.audit.run, parts.changes.run]
+    background += [partial(deletions.run, watches.grants.synced), partial(_holding, reading)]
     if settings.secrets_cache_seconds:
         background.append(partial(_sweep, parts.lookup, timings.sweep))
-    return Work([*watches], [groups], list_all, lambda: None, background=background, closing=[close])
+    return Work([*watches], {groups: guarded.run}, list_all, lambda: None, background=background, closing=[close])
 
 
 def _parts(settings: Settings, base: Base, reading: Kube, timings: Timings) -> Parts:

@@ -23,7 +23,7 @@ from secrets_backend.timings import Timings
 from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, NotFound
-from trellis.kube.informer import Change, Informer
+from trellis.kube.informer import Change
 from trellis.kube.resources import DEFINITIONS, SECRET_GRANTS, SECRETS, Manifest
 from trellis.provisioning.nodes_and_jobs import unix_seconds
 from trellis.telemetry import get_logger
@@ -46,7 +46,6 @@ class GrantDeletions:
 
     kube: Kube
     known: Known
-    grants: Informer[Grant]
     health: Health
     timings: Timings
     home: str
@@ -67,9 +66,9 @@ class GrantDeletions:
         self.known.changed()
         self._changed.set()
 
-    async def run(self) -> None:
-        """Read the CRD whenever that is due, until cancelled."""
-        await self.grants.synced.wait()  # a grant that the first list lacks may be gone with the CRD
+    async def run(self, listed: asyncio.Event) -> None:
+        """Read the CRD whenever that is due, until cancelled. ``listed``: SecretGrants were, for the first time."""
+        await listed.wait()  # a grant that the first list lacks may be gone with the CRD
         while True:
             self._changed.clear()
             wait = await self.look()

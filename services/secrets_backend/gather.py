@@ -1,13 +1,13 @@
 """What secrets_backend knows: the groups of hosts, which link each is on, which links are one account, SecretGrants.
 
-In: objects of the informers, addresses, links of one account. Out: the grant of a link. Called by ``watch``, ``links``
-and ``serving``. Invariants: links of one account have one grant, as any of them may get a request of the others; a link
-whose account is not known stands for itself; what is unknown gives nothing.
+In: objects of the informers, addresses, links of one account. Out: the grant of a link. Called by ``watches``,
+``links`` and ``serving``. Invariants: links of one account have one grant, as any of them may get a request of the
+others; a link whose account is not known stands for itself; what is unknown gives nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from secrets_backend.domain.decide import Grant, LinkGrant
@@ -19,8 +19,8 @@ from trellis.lattice.domain.group_views import GroupView
 class Known:
     """``groups`` and ``grants`` are the informers' objects; the rest is found out. ``changed`` after each change."""
 
-    groups: Mapping[str, GroupView]
-    grants: Mapping[str, Grant]
+    groups: dict[str, GroupView]
+    grants: dict[str, Grant]
     addresses: dict[str, LinkAddress] = field(default_factory=dict)
     """By ``namespace/name`` of a group: the link that it is on."""
     shared: dict[LinkAddress, set[LinkAddress]] = field(default_factory=dict)

@@ -22,22 +22,49 @@ from trellis.lattice.domain.group_views import GroupView, view_group
 from trellis.telemetry import TraceContext
 
 
+def on_group(known: Known, wake: Callable[[str], None]) -> Callable[[Change[GroupView]], None]:
+    """Return the handler of changes of groups."""
+
+    def handle(change: Change[GroupView]) -> None:
+        known.changed()
+        wake(change.key)
+        if change.new is None:
+            known.seen.discard(change.key)
+
+    return handle
+
+
 class Watches:
     """The informers. Both kinds are optional: without host groups there is nobody to answer."""
 
-    def __init__(self, kube: Kube, timings: WatchTimings) -> None:
-        self.on_group: Callable[[Change[GroupView]], None] | None = None
-        self.on_grant: Callable[[Change[Grant]], None] | None = None
-        self.groups = Informer(kube, HOST_CONFIGS, view_group, self._group, optional=True, timings=timings)
-        self.grants = Informer(kube, SECRET_GRANTS, view_grant, self._grant, optional=True, timings=timings)
-
-    def _group(self, change: Change[GroupView]) -> None:
-        if self.on_group is not None:
-            self.on_group(change)
-
-    def _grant(self, change: Change[Grant]) -> None:
-        if self.on_grant is not None:
-            self.on_grant(change)
+    def __init__(
+        self,
+        kube: Kube,
+        known: Known,
+        wake: Callable[[str], None],
+        on_grant: Callable[[Change[Grant]], None],
+        timings: WatchTimings,
+    ) -> None:
+        self.groups = Informer(
+            kube,
+            HOST_CONFIGS,
+            view_group,
+            on_group(known, wake),
+            optional=True,
+            needed=known.needs_groups,
+            timings=timings,
+            objects=known.groups,
+        )
+        self.grants = Informer(
+            kube,
+            SECRET_GRANTS,
+            view_grant,
+            on_grant,
+            optional=True,
+            needed=known.needs_grants,
+            timings=timings,
+            objects=known.grants,
+        )
 
     def __iter__(self) -> Iterator[Informer[Any]]:
         """Yield every informer."""

@@ -15,15 +15,14 @@ from service_reflector.domain import decide as deciding
 from service_reflector.domain.actions import RemoveService, Warn, WarnService
 from service_reflector.domain.facts import reflected, removed
 from service_reflector.domain.snapshot import Snapshot
-from service_reflector.following import Following, News
+from service_reflector.following import Following
 from service_reflector.gather import Known
 from service_reflector.lattices import FollowLattices
 from service_reflector.metrics import Measures
 from service_reflector.refusals import is_refused
 from service_reflector.settings import Settings
 from service_reflector.timings import Timings
-from service_reflector.watch import on_group, on_pod, on_route, on_service, on_slice
-from service_reflector.watches import Watches
+from service_reflector.watches import Wake, Watches
 from trellis import names
 from trellis.bus.bus import Bus, BusUnavailable
 from trellis.bus.consume.queue import KeyedQueue
@@ -35,7 +34,6 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import WRITE_REFUSED, Refusals, noted
-from trellis.lattice.wasmcloud_operator import on_operator
 from trellis.runtime.run import Base, LedService, Work
 from trellis.telemetry import Stories, TraceContext, setup
 from trellis.telemetry.health import Health
@@ -67,32 +65,8 @@ def create_app(
 def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Work:
     """Join the parts for one term of leadership."""
     kube, telemetry = base.kube, base.telemetry
-    watches = Watches(kube, timings.watch)
-    news = News()
-    known = Known(
-        kube,
-        watches.groups.objects,
-        watches.services.objects,
-        Following(news, timings),
-        settings.service_namespaces,
-        let_go=settings.let_go,
-        routes=watches.routes.objects,
-        timings=timings,
-        groups_known=lambda: watches.groups.known,
-    )
-    recorder = EventRecorder(kube, component=names.FIELD_MANAGER_SERVICE_REFLECTOR)
-    populations = {deciding.SERVICES: lambda: len(known.ours())}
-    scope = Scope(
-        SERVICE_REFLECTOR, settings.namespace, populations, {deciding.SERVICES: lambda: named(watches.services)}
-    )
-    breaker = Breaker(kube, recorder, scope, lambda: list_all())  # noqa: PLW0108 - bound below
-    effects = Effects(kube, recorder, known, watches.services, watches.slices, watches.routes, breaker)
-    reflect = Reflect(known, effects, base.bus, Stories(telemetry), base.health)
-    queue = KeyedQueue(reflect.run, workers=WORKERS, name="applications", telemetry=telemetry)
-    refusals = Refusals(queue, noted(base.health), timings.refusals, is_refused)
-    measures = Measures(telemetry.metrics, known)
-    follow = FollowLattices(known, news, settings.sources_seconds, measures)
-    lattices = KeyedQueue(follow.run, workers=LATTICE_WORKERS, name="lattices", telemetry=telemetry)
+    queue = KeyedQueue[str](workers=WORKERS, name="applications", telemetry=telemetry)
+    lattices = KeyedQueue[str](workers=LATTICE_WORKERS, name="lattices", telemetry=telemetry)
 
     def applications_changed(mark: str, applications: Iterable[str] | None, trace: TraceContext | None) -> None:
         for key in {*known.keys_of(mark, applications)}:
@@ -104,27 +78,35 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         for key in known.all_keys():
             queue.add(key)
 
-    def groups_served() -> None:
-        known.missing_since.clear()
-        list_all()
-
     def why_groups() -> str | None:
         base.health.note(PRESERVED, known.why_preserved())  # what was noted before they became unknown
         return known.why_groups()
 
-    news.call = applications_changed
-    watches.groups.needed = why_groups
-    watches.groups.on_known = groups_served
-    watches.routes.on_known = list_all
-    watches.on_group.call = on_group(known, lattices.add)
-    watches.on_pod.call = on_pod(known, queue.add)
-    watches.on_service.call = on_service(known, queue.add)
-    watches.on_slice.call = on_slice(known, queue.add)
-    watches.on_route.call = on_route(known, queue.add)
-    watches.on_operator.call = on_operator(known, watches.operators.objects, list_all)
+    known = Known(
+        kube,
+        {},
+        {},
+        Following(applications_changed, timings),
+        settings.service_namespaces,
+        let_go=settings.let_go,
+        timings=timings,
+        groups_known=lambda: watches.groups.known,
+    )
+    watches = Watches(kube, known, Wake(queue.add, lattices.add, list_all), why_groups, timings.watch)
+    recorder = EventRecorder(kube, component=names.FIELD_MANAGER_SERVICE_REFLECTOR)
+    populations = {deciding.SERVICES: lambda: len(known.ours())}
+    scope = Scope(
+        SERVICE_REFLECTOR, settings.namespace, populations, {deciding.SERVICES: lambda: named(watches.services)}
+    )
+    breaker = Breaker(kube, recorder, scope, list_all)
+    effects = Effects(kube, recorder, known, watches.services, watches.slices, watches.routes, breaker)
+    reflect = Reflect(known, effects, base.bus, Stories(telemetry), base.health)
+    refusals = Refusals(queue, noted(base.health), timings.refusals, is_refused)
+    measures = Measures(telemetry.metrics, known)
+    follow = FollowLattices(known, applications_changed, settings.sources_seconds, measures)
     return Work(
         [*watches],
-        [lattices, queue],
+        {lattices: follow.run, queue: refusals.heeding(reflect.run)},
         list_all,
         known.said.clear,
         prepare=partial(recall, known, base.bus),

@@ -25,17 +25,6 @@ Wake = Callable[[str, Iterable[str] | None, TraceContext | None], None]
 """Called with a lattice's mark and the applications of which something is new, None for all."""
 
 
-class News:
-    """Passes news on to what is bound once there is somebody to tell."""
-
-    def __init__(self) -> None:
-        self.call: Wake = lambda _mark, _applications, _trace: None
-
-    def __call__(self, mark: str, applications: Iterable[str] | None, trace: TraceContext | None) -> None:
-        """Pass news of a lattice on."""
-        self.call(mark, applications, trace)
-
-
 class Following:
     """``wake`` is called in the event loop."""
 

@@ -1,6 +1,6 @@
 """What service_reflector knows: groups, pods, Services and slices by their informers, applications by their lattices.
 
-In: views. Out: a frozen snapshot for ``decide``, and which keys a change concerns. Called by ``app`` and ``watch``.
+In: views. Out: a frozen snapshot for ``decide``, and which keys a change concerns. Called by ``app`` and ``watches``.
 Keys are ``namespace/application``. Invariant: what is not known of a lattice is not taken for not being there.
 """
 
@@ -41,8 +41,8 @@ class Known:
     """
 
     kube: Kube
-    groups: Mapping[str, GroupView]
-    services: Mapping[str, ServiceView]
+    groups: dict[str, GroupView]
+    services: dict[str, ServiceView]
     following: Following
     elsewhere: tuple[str, ...] = ()
     let_go: bool = False
@@ -52,7 +52,7 @@ class Known:
     by_namespace: dict[str, dict[str, GroupView]] = field(default_factory=dict)
     pods: dict[str, dict[str, PodView]] = field(default_factory=dict)
     slices: dict[str, dict[str, SliceView]] = field(default_factory=dict)
-    routes: Mapping[str, RouteView] = field(default_factory=dict)
+    routes: dict[str, RouteView] = field(default_factory=dict)
     mirrors: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     by_key: dict[str, set[str]] = field(default_factory=dict)
     by_mark: dict[str, set[str]] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -91,11 +91,11 @@ class Reporting:
     kube: Kube
     bus: Bus
     recorder: EventRecorder
-    hosted: Callable[[], dict[str, Hosted]]
+    hosted: Mapping[str, Hosted]
     informer: Informer[ControllerView]
     not_watched: Callable[[Hosted], Trouble | None]
-    add: Callable[[str], None] = field(default=lambda _: None)
-    add_after: Callable[[str, float], None] = field(default=lambda _key, _seconds: None)
+    add: Callable[[str], None]
+    add_after: Callable[[str, float], None]
     figures: Line = field(default_factory=lambda: Line(FIGURES_PER_SECOND))
     conditions: Line = field(default_factory=lambda: Line(CONDITIONS_PER_SECOND))
     facts: TokenBucket = field(default_factory=lambda: TokenBucket(FACTS_PER_SECOND))
@@ -126,7 +126,7 @@ class Reporting:
             KubeError: it could not be written.
         """
         del trace
-        one = self.hosted().get(key)
+        one = self.hosted.get(key)
         if one is None:
             return None
         told = self._told.get(key)

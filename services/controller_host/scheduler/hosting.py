@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Final
@@ -45,7 +45,7 @@ _log = get_logger(__name__)
 
 @dataclass(eq=False)
 class Hosting:
-    """All controllers. ``wake``: puts a controller into the queue; set by ``app``."""
+    """All controllers. ``wake``: puts a controller into the queue."""
 
     parts: Parts
     calling: Calling
@@ -54,18 +54,17 @@ class Hosting:
     outcomes: Outcomes
     pool: Executor
     residents: Residents
-    views: Callable[[], dict[str, ControllerView]]
+    views: Mapping[str, ControllerView]
     sources_seconds: float
-    wake: Callable[[str], None] = field(default=lambda _: None)
+    wake: Callable[[str], None]
     acceptance: Acceptance = field(default_factory=lambda: Acceptance(Maxima()))
     places: Places[str] = field(default_factory=lambda: Places(PLACES))
     hosted: dict[str, Hosted] = field(default_factory=dict)
     closing: bool = False
 
     def __post_init__(self) -> None:
-        wake: Callable[[str], None] = lambda key: self.wake(key)  # noqa: E731, PLW0108 - of later
-        self.fetching = Fetching(self.preparing, wake, self.parts.timings.sources.end)
-        self.memory = Memory(self.hosted, self.residents, self.parts.room, self.outcomes, self.pool, wake)
+        self.fetching = Fetching(self.preparing, self.wake, self.parts.timings.sources.end)
+        self.memory = Memory(self.hosted, self.residents, self.parts.room, self.outcomes, self.pool, self.wake)
 
     def on_change(self, controller: str, key: ObjectKey) -> None:
         """Take word that an object changed, appeared or is gone; what a guest has seen already wakes nobody."""
@@ -85,7 +84,7 @@ class Hosting:
         del trace
         if self.closing:
             return None
-        view = self.views().get(key)
+        view = self.views.get(key)
         one = self.hosted.get(key)
         if one is not None and (view is None or view.uid != one.view.uid):
             await self._forget(one)
@@ -213,7 +212,7 @@ class Hosting:
             one.life.calls.become(account)
         one.bucket = TokenBucket(one.wanted.bounds.calls_per_second)
         one.life.calls.limit(one.wanted.bounds.host_calls_per_second)
-        self.news.watches.want(one.key, view.namespace, one.wanted.watches)
+        self.news.watches.want(one.key, view.namespace, one.wanted.watches, self.on_change)
         one.listed = False
         if not one.unfit:
             one.refused = None  # that was of the former spec; this one may be paused, and not looked at

@@ -8,7 +8,7 @@ an object is delivered only where a review allows it; of a kind that is not watc
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -27,7 +27,9 @@ MOST_TURNS: Final = 16
 class Watches(Protocol):
     """The shared caches; see ``shared_watches``."""
 
-    def want(self, controller: str, namespace: str, watches: Sequence[Watch]) -> None:
+    def want(
+        self, controller: str, namespace: str, watches: Sequence[Watch], on_change: Callable[[str, ObjectKey], None]
+    ) -> None:
         """Watch these for a controller of a namespace, in place of what it wanted."""
 
     def drop(self, controller: str) -> None:

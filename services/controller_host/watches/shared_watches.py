@@ -1,7 +1,7 @@
 """One list and watch a kind, whatever the number of controllers: what they are told of it, and what they are shown.
 
-In: what each controller watches. Out: ``on_change`` for each controller that a change concerns, and objects as compact
-JSON, held once. Called by ``hosting``, and by ``app``, which runs it. Invariants: what the platform did not grant is
+In: what each controller watches. Out: word to each controller that a change concerns, and objects as compact JSON, held
+once. Called by ``hosting``, and by ``app``, which runs it. Invariants: what the platform did not grant is
 not watched; a change by which an object leaves a selector is told as one more, and it concerns nobody by that selector
 from then on; nothing counts as gone before a list was complete; a kind that is not there is looked for again; who may
 not see one of the things that it watches is told of none.
@@ -25,6 +25,7 @@ from trellis.kube.client import Kube
 from trellis.kube.discovery import Discovery
 from trellis.kube.resources import Resource
 
+Told = Callable[[str, ObjectKey], None]
 SECRET: Final = ("v1", "Secret")
 """Never watched, whatever is granted."""
 
@@ -41,8 +42,8 @@ class Sight:
 class SharedWatches:
     """The caches of all kinds. ``granted``: kinds that the platform lets controllers watch, ``batch/v1/Job``.
 
-    ``on_change`` gets a controller and what changed, ``on_state`` a controller of which ``refused`` or ``whole`` may
-    say something else than before. Both are called in the event loop and have to be quick.
+    ``on_state`` gets a controller of which ``refused`` or ``whole`` may say something else than before. It is called in
+    the event loop and has to be quick, as are those that ``want`` takes.
     """
 
     def __init__(
@@ -50,29 +51,29 @@ class SharedWatches:
         sight: Sight,
         granted: Collection[str],
         *,
-        on_change: Callable[[str, ObjectKey], None],
         on_state: Callable[[str], None] = lambda _: None,
         timings: CacheTimings = CacheTimings(),  # noqa: B008 - frozen
     ) -> None:
         self._sight = sight
         self._granted = frozenset(granted)
-        self.on_change = on_change
-        self.on_state = on_state
+        self._on_state = on_state
         self._timings = timings
         self._kinds: dict[tuple[str, str], CachedKind] = {}
         self._wanted: dict[str, tuple[WatchSpec, ...]] = {}
+        self._on_change: dict[str, Told] = {}
         self._wake = asyncio.Event()
 
-    def want(self, controller: str, namespace: str, watches: Sequence[Watch]) -> None:
+    def want(self, controller: str, namespace: str, watches: Sequence[Watch], on_change: Told) -> None:
         """Watch these for a controller (``namespace/name``) of a namespace, in place of what it wanted.
 
-        What is there already is not told by ``on_change``: ``keys`` says it, once ``on_state`` tells that it is whole.
+        ``on_change`` gets the controller and what changed. What is there already is not told by it: ``keys`` says that,
+        once ``on_state`` tells that it is whole.
         """
         specs = specs_of(watches, namespace)
         if self._wanted.get(controller) == specs:
             return
         self.drop(controller)
-        self._wanted[controller] = specs
+        self._wanted[controller], self._on_change[controller] = specs, on_change
         for spec in specs:
             if self._is_granted(spec):
                 kind = self._kinds.get(spec.type)
@@ -85,6 +86,7 @@ class SharedWatches:
 
     def drop(self, controller: str) -> None:
         """Watch nothing for a controller any more."""
+        self._on_change.pop(controller, None)
         for spec in self._wanted.pop(controller, ()):
             if (kind := self._kinds.get(spec.type)) is not None:
                 kind.interests.remove(controller)
@@ -164,7 +166,7 @@ class SharedWatches:
             before = self._sight.reviews.last(user, resource, namespace)
             answer = await self._sight.reviews.allowed(user, resource, namespace)
             if answer is not None and answer is not before and (before, answer) != (None, True):
-                self.on_state(controller)
+                self._on_state(controller)
             if answer is False or found is True:
                 found = answer
         return found
@@ -241,8 +243,8 @@ class SharedWatches:
         return [(kind.resource, namespace) for namespace in (("",) if everywhere else spec.namespaces or ())]
 
     def _changed(self, controller: str, key: ObjectKey) -> None:
-        self.on_change(controller, key)
+        self._on_change[controller](controller, key)
 
     def _stated(self, kind: CachedKind) -> None:
         for controller in kind.interests.controllers():
-            self.on_state(controller)
+            self._on_state(controller)

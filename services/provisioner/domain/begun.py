@@ -1,31 +1,25 @@
 """Installer Jobs that were asked for and that the watch does not show yet.
 
 In: what is about to be made, and what the API server and the watch say of it. Out: the slots that such nodes keep.
-Called by ``apply`` (before and after the request), ``gather`` (plans, and nodes whose Job is in doubt), ``watch``.
+Called by ``apply`` (before and after the request, and for nodes whose Job is in doubt), ``gather`` and ``watches``.
 Invariant: a node is in here from before the request is sent until its Job is seen, or is known not to be there: only
 then may its slot go to another node, or another Job be made for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trellis.provisioning.ledger import Entry, Ledger
-from trellis.provisioning.views import Manifest
 
 
 @dataclass(eq=False)
 class Begun:
-    """By Node uid, the slot that a Job was asked for in, and the Job's name.
-
-    ``show`` takes a Job as the API server returned it; ``ended`` is told when a slot may be another's again.
-    """
+    """By Node uid, the slot that a Job was asked for in, and the Job's name."""
 
     slots: dict[str, Entry] = field(default_factory=dict)
     jobs: dict[str, str] = field(default_factory=dict)
-    show: Callable[[Manifest], None] = lambda _: None
-    ended: Callable[[], None] = lambda: None
 
     def begin(self, uid: str, what: tuple[str, int], job: str, ledgers: Sequence[Ledger]) -> bool:
         """Count a node as begun if it has its slot in all of these ledgers; say whether it does.
@@ -39,17 +33,13 @@ class Begun:
         self.slots[uid], self.jobs[uid] = slots[-1], job
         return True
 
-    def end(self, uid: str) -> None:
-        """Count a node as begun no more: its Job is seen, or is not there, and what the watch shows is all there is."""
-        if self.slots.pop(uid, None) is not None:
-            del self.jobs[uid]
-            self.ended()
+    def end(self, uid: str) -> bool:
+        """Count a node as begun no more: its Job is seen, or is not there, and what the watch shows is all there is.
 
-    def made(self, uid: str, job: Manifest) -> None:
-        """Show a Job as it was made, unless the watch was quicker, which may have shown its end by now."""
-        if uid in self.slots:
-            self.show(job)
-            self.end(uid)
+        Returns whether it was: then its slot may be another's again.
+        """
+        self.jobs.pop(uid, None)
+        return self.slots.pop(uid, None) is not None
 
     def entries(self) -> Mapping[str, Entry]:
         """Return the slots, as a plan takes them."""

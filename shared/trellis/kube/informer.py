@@ -15,7 +15,7 @@ import contextlib
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from trellis.kube.backoff import Backoff
@@ -45,6 +45,8 @@ _FRUITLESS_MOST = 3
 @dataclass(eq=False)
 class Informer(Generic[T]):
     """One list and watch. ``objects`` is keyed ``namespace/name``, or ``name`` for kinds without namespace.
+
+    Only informers write to ``objects``: one, or one for each of several namespaces.
 
     ``synced`` is set by the first complete list, ``answered`` by whatever the server said first. ``project``,
     ``on_change`` and ``on_refresh`` are called in the event loop: they must be quick. An exception from one is logged
@@ -79,10 +81,10 @@ class Informer(Generic[T]):
     needed: Callable[[], str | None] | None = None
     on_known: Callable[[], None] | None = None
     timings: WatchTimings | None = None
+    objects: dict[str, T] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._timings = self.timings or self.kube.timings.watch
-        self.objects: dict[str, T] = {}
         self.synced = asyncio.Event()
         self.answered = asyncio.Event()
         self._selection = Selection(self.resource, self.namespace, self.label_selector, self.field_selector)
@@ -212,7 +214,8 @@ class Informer(Generic[T]):
                 self._upsert(manifest)
             version = page.resource_version
             self._progressed = time.monotonic()
-        for key in [key for key in self.objects if key not in seen]:
+        place = f"{self.namespace}/" if self.namespace else ""
+        for key in [key for key in self.objects if key not in seen and key.startswith(place)]:
             self._remove(key)
         self._version, self._witness, self._fruitless = version, witness, 0
         lacked = self.lacking is not None or self._refusal is not None

@@ -1,13 +1,12 @@
 """One informer over all namespaces, or one for each of some: what a service may watch differs, its work does not.
 
-In: namespaces, and how an informer is made. Out: the informers to run, and their objects as if they were one's. Called
-by ``app`` of services that can be confined to namespaces.
+In: namespaces, and how an informer is made, over objects that all of them share. Out: the informers to run. Called by
+``watches`` of services that can be confined to namespaces.
 """
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from trellis.kube.informer import Informer
@@ -16,14 +15,11 @@ T = TypeVar("T")
 
 
 class Informers(Generic[T]):
-    """The informers of one kind. ``objects`` is keyed ``namespace/name`` and is read only."""
+    """The informers of one kind."""
 
     def __init__(self, namespaces: Sequence[str], make: Callable[[str | None], Informer[T]]) -> None:
         """Make one for each of the namespaces, or a single one over all if none is named."""
         self._by_place = {namespace: make(namespace) for namespace in namespaces or (None,)}
-        objects = [one.objects for one in self]
-        # No key is in two of them, as each has the namespace in it.
-        self.objects: Mapping[str, T] = objects[0] if len(objects) == 1 else ChainMap(*objects)
 
     def __iter__(self) -> Iterator[Informer[T]]:
         """Yield the informers."""

@@ -1,6 +1,6 @@
 """Keys whose writes the API server refuses: when they are tried again, and what readiness reports of them.
 
-In: failures and successes of a keyed queue. Out: runs of refused keys. Called by ``app`` of services.
+In: runs of a keyed queue. Out: runs of refused keys. Called by ``app`` of services, and by the queue.
 Invariants: a refused key runs again within seconds, however often it failed; all of them together cause a few writes a
 second at most; the first that succeeds runs the others, as one policy refuses many.
 """
@@ -9,29 +9,29 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
 from trellis.kube.errors import Forbidden, Invalid, KubeError, Unavailable
 from trellis.kube.timings import RefusalTimings
+from trellis.telemetry import TraceContext
 from trellis.telemetry.health import Health
 
 _TERMINATING: Final = "because it is being terminated"
 K = TypeVar("K", bound=Hashable)
+K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
+Run = Callable[[K, TraceContext | None], Awaitable[float | None]]
 
 
-class Queue(Protocol[K]):
+class Queue(Protocol[K_contra]):
     """What of a keyed queue is used."""
 
-    on_failure: Callable[[K, Exception], None] | None
-    on_success: Callable[[K], None] | None
-
-    def add(self, key: K) -> None:
+    def add(self, key: K_contra) -> None:
         """Have a key run."""
 
-    def add_after(self, key: K, delay: float) -> None:
+    def add_after(self, key: K_contra, delay: float) -> None:
         """Have a key run in ``delay`` seconds."""
 
 
@@ -84,8 +84,19 @@ class Refusals(Generic[K]):
     refuses: Callable[[Exception], bool] = is_refused
     refused: dict[K, str] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.queue.on_failure, self.queue.on_success = self.failed, self.done
+    def heeding(self, run: Run[K]) -> Run[K]:
+        """Return a run that also notes here how it ended."""
+
+        async def heeded(key: K, trace: TraceContext | None) -> float | None:
+            try:
+                again = await run(key, trace)
+            except Exception as error:
+                self.failed(key, error)
+                raise
+            self.done(key)
+            return again
+
+        return heeded
 
     def failed(self, key: K, error: Exception) -> None:
         """Take a failed run: the queue's own backoff grows to minutes, which is too long after a refusal."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -18,7 +18,7 @@ import structlog
 
 from trellis.bus.bus import Bus
 from trellis.bus.connection import cancellation
-from trellis.bus.consume.queue import KeyedQueue
+from trellis.bus.consume.queue import KeyedQueue, Run
 from trellis.bus.streams.streams import limits_with
 from trellis.config.settings import ServiceSettings
 from trellis.config.timings import ServiceTimings
@@ -71,7 +71,8 @@ class Work:
     """
 
     informers: Sequence[Informer[Any]]
-    queues: Sequence[KeyedQueue[Any]]
+    queues: Mapping[KeyedQueue[Any], Run[Any]]
+    """With the run of each, in the order in which they begin."""
     list_all: Callable[[], None]
     forget_said: Callable[[], None]
     prepare: Callable[[], Awaitable[None]] | None = None
@@ -245,8 +246,8 @@ class Service(ABC):
             _log.warning("deciding without the bus: what it has heard already will be said again when it is back")
         cancellation.check()  # what reads the bus may have lost it, and the queues would work on in a term that is over
         async with asyncio.TaskGroup() as group:
-            for queue in work.queues:
-                group.create_task(queue.work(leading), name="queue")
+            for queue, run in work.queues.items():
+                group.create_task(queue.work(run, leading), name="queue")
             while True:
                 work.list_all()
                 await asyncio.sleep(self.timings.resync)

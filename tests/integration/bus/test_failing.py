@@ -38,7 +38,7 @@ class Service:
         # Rarely enough for a slow machine, often enough to see that it never ends.
         backoff = Backoff(first=4.0, cap=12.0)
         telemetry = setup("provisioner", metrics=Metrics())
-        self.queue = KeyedQueue(self.run, workers=16, name="nodes", telemetry=telemetry, backoff=backoff)
+        self.queue = KeyedQueue(workers=16, name="nodes", telemetry=telemetry, backoff=backoff)
 
     async def run(self, name: str, _: TraceContext | None) -> None:
         self.tries[name] += 1
@@ -60,7 +60,7 @@ async def test_three_thousand_failing_keys_and_a_poison_message_do_not_delay_a_h
     bus.subscribe("nodes", [NodeOptedOut], service.hear)
     await bus.connect()
     await bus.start()
-    working = asyncio.create_task(service.queue.work())
+    working = asyncio.create_task(service.queue.work(service.run))
     failing = [f"failing-{number}" for number in range(FAILING)]
     await jetstream.publish(fact_subject(buses.cluster, opted_out("poison")), b"\x00")
     await asyncio.gather(*(bus.publish(opted_out(name), dedup=f"{buses.cluster}/{name}") for name in failing))

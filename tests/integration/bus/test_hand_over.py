@@ -126,12 +126,12 @@ async def test_a_queue_that_stops_in_mid_work_hands_over_what_is_not_done(
             await asyncio.sleep(0.005)
             mine.append(key)
 
-        queue = KeyedQueue(run, workers=4, name="nodes", telemetry=setup("provisioner", metrics=Metrics()))
+        queue = KeyedQueue(workers=4, name="nodes", telemetry=setup("provisioner", metrics=Metrics()))
         bus = buses.new(timings=PATIENT)
         bus.subscribe("nodes", [NodeOptedOut], lambda got, queue=queue: queue.add(got.fact.name, got.ack, got.trace))
         await bus.connect()
         await bus.start()
-        working = asyncio.create_task(queue.work())
+        working = asyncio.create_task(queue.work(run))
         if turn == 0:
             await say(bus, buses.cluster, names)
             await eventually(lambda mine=mine: len(mine) > 50)

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 import pytest
@@ -40,11 +40,6 @@ pytestmark = pytest.mark.cluster
 
 API = "rbac.authorization.k8s.io"
 QUICK = CacheTimings(linger=0.1, look=0.1, absent=0.2)
-
-
-class World(NamedTuple):
-    watches: SharedWatches
-    told: list[tuple[str, ObjectKey]]
 
 
 @pytest.fixture
@@ -102,13 +97,12 @@ async def test_the_groups_that_we_say_are_those_that_the_server_knows(kube: Kube
 
 
 @asynccontextmanager
-async def watching(kube: Kube, discovery: Discovery, *granted: str) -> AsyncIterator[World]:
-    told: list[tuple[str, ObjectKey]] = []
+async def watching(kube: Kube, discovery: Discovery, *granted: str) -> AsyncIterator[SharedWatches]:
     sight = Sight(kube, discovery, Reviews(kube))
-    watches = SharedWatches(sight, granted, on_change=lambda *changed: told.append(changed), timings=QUICK)
+    watches = SharedWatches(sight, granted, timings=QUICK)
     task = asyncio.create_task(watches.run())
     try:
-        yield World(watches, told)
+        yield watches
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -120,8 +114,10 @@ async def test_a_definition_that_comes_later_is_watched_and_followed_when_it_goe
     api_version = f"{group}/v1"
     widgets = Resource(group, "v1", "widgets", "Widget", namespaced=True)
     key = ObjectKey(api_version, "Widget", namespace, "one")
-    async with watching(kube, Discovery(kube, clock=_Leaps()), f"{api_version}/Widget") as (watches, told):
-        watches.want("team/c", namespace, [Watch.model_validate({"apiVersion": api_version, "kind": "Widget"})])
+    told: list[tuple[str, ObjectKey]] = []
+    async with watching(kube, Discovery(kube, clock=_Leaps()), f"{api_version}/Widget") as watches:
+        watch = Watch.model_validate({"apiVersion": api_version, "kind": "Widget"})
+        watches.want("team/c", namespace, [watch], lambda *changed: told.append(changed))
         await until(lambda: bool(watches.refused("team/c")), "the kind is missed")
         await kube.create(DEFINITIONS, definition(group))
         await eventually(lambda: _served(kube, widgets), "the kind is served")
@@ -142,8 +138,8 @@ async def test_a_list_and_a_watch_show_the_same_of_an_object(kube: Kube, namespa
     key = ObjectKey("v1", "ConfigMap", namespace, "one")
     watch = Watch.model_validate({"apiVersion": "v1", "kind": "ConfigMap"})
     made = await kube.create(CONFIGMAPS, manifest | {"data": {"a": "b"}})
-    async with watching(kube, Discovery(kube), "v1/ConfigMap") as (watches, _):
-        watches.want("team/c", namespace, [watch])
+    async with watching(kube, Discovery(kube), "v1/ConfigMap") as watches:
+        watches.want("team/c", namespace, [watch], lambda *_: None)
         await until(lambda: watches.whole("team/c"), "all is listed")
         listed = orjson.loads(watches.item(key) or b"")
         await kube.delete(CONFIGMAPS, "one", namespace, uid=made["metadata"]["uid"])

@@ -58,7 +58,11 @@ async def cluster(
 ) -> AsyncIterator[Cluster]:
     owners: list[str | None] = []
     address = LatticeAddress(LinkAddress(url or server.url), lattice)
-    link = Link(address.link, "test", lambda: claim.link_changed())  # noqa: PLW0108 (it is made below)
+
+    def link_changed() -> None:
+        claim.link_changed()
+
+    link = Link(address.link, "test", link_changed)
     claim = LatticeClaim(address, link, name, lambda: owners.append(claim.owner), ClaimTimings(lifetime, look=0.5))
 
     async def run() -> None:

@@ -39,8 +39,8 @@ ACKNOWLEDGEMENTS: Final = (
         "ADR 3: a term of leadership ends with all its runs",
         "trellis",
         "KeyedQueue._attempt",
-        "if not self._may_begin():",
-        "if self._context is None:",
+        "if not work.may_begin():",
+        "if self._working is None:",
         "tests/unit/bus/test_queue_gate.py::test_a_gate_that_closes_in_the_moment_before_a_run_begins_is_in_time",
     ),
     Break(

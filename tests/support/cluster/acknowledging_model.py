@@ -93,14 +93,13 @@ class World:
     def begin(self) -> None:
         """A replica begins: it lists, whatever the bus has."""
         self.queue = self.model.queue(
-            self.run,
             workers=2,
             name="model",
             telemetry=self.model.telemetry,
             backoff=Backoff(random=lambda: 1.0),
             timers=self.timers,
         )
-        self.work = asyncio.ensure_future(self.queue.work())
+        self.work = asyncio.ensure_future(self.queue.work(self.run))
         self.queue.add(KEY)
 
     async def run(self, _: str, __: TraceContext | None) -> None:

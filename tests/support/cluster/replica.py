@@ -120,24 +120,18 @@ class Keeper:
 
 def compose(part: Part, journal: Journal, base: Base) -> Work:
     kube = base.kube if part.fenced else careless(base.kube)
-    objects = Informer(
-        kube,
-        CONFIGMAPS,
-        view,
-        lambda change: woken(change),  # noqa: PLW0108 - bound below
-        namespace=part.namespace,
-        label_selector=LABEL,
-    )
-    queue = KeyedQueue(Keeper(part, journal, kube, objects).run, workers=8, name="kept", telemetry=base.telemetry)
+    queue = KeyedQueue[str](workers=8, name="kept", telemetry=base.telemetry)
 
     def woken(change: Change[Kept]) -> None:
         queue.add(change.key)
+
+    objects = Informer(kube, CONFIGMAPS, view, woken, namespace=part.namespace, label_selector=LABEL)
 
     def list_all() -> None:
         for key in objects.objects:
             queue.add(key)
 
-    return Work([objects], [queue], list_all, lambda: None)
+    return Work([objects], {queue: Keeper(part, journal, kube, objects).run}, list_all, lambda: None)
 
 
 def careless(kube: Kube) -> Kube:

@@ -22,11 +22,11 @@ class SomeWatches:
         self.items: dict[ObjectKey, bytes] = {}
         self.absent_kinds: frozenset[tuple[str, str]] = frozenset()
         self.wanted: dict[str, str] = {}
+        self.on_change: dict[str, Callable[[str, ObjectKey], None]] = {}
         self.is_whole = True
         self.denied: set[str] = set()
         self.unknown: set[str] = set()
         self.unwatched: set[str] = set()
-        self.on_change: Callable[[str, ObjectKey], None] = lambda _controller, _key: None
 
     def put(self, name: str, version: int = 1, **data: str) -> None:
         key = key_of(name)
@@ -40,11 +40,13 @@ class SomeWatches:
 
     def say(self, key: ObjectKey) -> None:
         for controller in list(self.wanted):
-            self.on_change(controller, key)
+            self.on_change[controller](controller, key)
 
-    def want(self, controller: str, namespace: str, watches: Sequence[Any]) -> None:
+    def want(
+        self, controller: str, namespace: str, watches: Sequence[Any], on_change: Callable[[str, ObjectKey], None]
+    ) -> None:
         assert watches
-        self.wanted[controller] = namespace
+        self.wanted[controller], self.on_change[controller] = namespace, on_change
 
     def drop(self, controller: str) -> None:
         self.wanted.pop(controller, None)

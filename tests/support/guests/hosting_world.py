@@ -88,6 +88,7 @@ class World:
                 raise AssertionError((api_version, kind))
 
         calling = Calling(lambda _: self.kube, NoKinds(), self.telemetry, lambda _: None)
+        self.queue = KeyedQueue[str](workers=self.threads, name="controllers", telemetry=self.telemetry)
         self.hosting = Hosting(
             parts=Parts(self.guests, progress, self.telemetry, Room(timings=self.timings.disk), self.timings),
             calling=calling,
@@ -99,16 +100,14 @@ class World:
             ),
             pool=pool,
             residents=Residents(self.budget),
-            views=lambda: self.views,
+            views=self.views,
             sources_seconds=0.05,
+            wake=self.queue.add,
             acceptance=Acceptance(self.maxima),
             places=Places(self.threads),
         )
         self.turns = 0
-        self.queue = KeyedQueue(self._turn, workers=self.threads, name="controllers", telemetry=self.telemetry)
-        self.hosting.wake = self.queue.add
-        self.watches.on_change = self.hosting.on_change
-        work = asyncio.create_task(self.queue.work())
+        work = asyncio.create_task(self.queue.work(self._turn))
         for key in self.views:
             self.queue.add(key)
         try:

@@ -81,7 +81,7 @@ class Reader:
         self._truth = truth
         self._seconds = seconds
         telemetry = setup("provisioner", metrics=Metrics())
-        self._queue = KeyedQueue(self._run, workers=workers, name="nodes", telemetry=telemetry)
+        self._queue = KeyedQueue(workers=workers, name="nodes", telemetry=telemetry)
         self._working: asyncio.Task[None] | None = None
 
     async def read(self, bus: Bus) -> None:
@@ -90,7 +90,7 @@ class Reader:
         bus.on_new_stream.append(self.list_all)
         await bus.connect()
         await bus.start()
-        self._working = asyncio.create_task(self._queue.work())
+        self._working = asyncio.create_task(self._queue.work(self._run))
 
     def list_all(self) -> None:
         """Look at everything."""

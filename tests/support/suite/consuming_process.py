@@ -44,7 +44,7 @@ async def main(url: str, cluster: str, path: str) -> None:
         os.write(done, f"{name}\n".encode())
         os.fsync(done)
 
-    queue = KeyedQueue(run, workers=WORKERS, name="nodes", telemetry=telemetry)
+    queue = KeyedQueue(workers=WORKERS, name="nodes", telemetry=telemetry)
 
     def handle(received: Received[NodeOptedOut]) -> None:
         queue.add(received.fact.name, received.ack, received.trace)
@@ -52,7 +52,7 @@ async def main(url: str, cluster: str, path: str) -> None:
     bus.subscribe("nodes", [NodeOptedOut], handle)
     await bus.connect()
     await bus.start()
-    await asyncio.gather(queue.work(), tell(bus))
+    await asyncio.gather(queue.work(run), tell(bus))
 
 
 async def tell(bus: Bus) -> None:

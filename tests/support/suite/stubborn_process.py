@@ -56,8 +56,8 @@ def main(mode: str) -> None:
             await run_as(mode)
 
     def compose(base: Base) -> Work:
-        queue = KeyedQueue(run, workers=1, name="keys", telemetry=base.telemetry)
-        return Work([], [queue], lambda: queue.add("key"), lambda: None)
+        queue = KeyedQueue(workers=1, name="keys", telemetry=base.telemetry)
+        return Work([], {queue: run}, lambda: queue.add("key"), lambda: None)
 
     service = LedService(SERVICE, settings, telemetry, compose, {settings.namespace: {}})
     asyncio.run(run_services([service], health_port=settings.health_port))

@@ -13,7 +13,7 @@ from typing import Any
 
 from nats.js.kv import KeyValue
 
-from application_manager.following import Following, News
+from application_manager.following import Following
 from support.nats.buses import eventually
 from trellis.lattice.connection.address import LatticeAddress, LinkAddress
 from trellis.lattice.domain.projection import project
@@ -105,13 +105,12 @@ async def followed(
     address: LatticeAddress, cluster: str = "one", timings: LatticeTimings = LatticeTimings()
 ) -> AsyncIterator[Followed]:
     """Follow a lattice for the time of a block."""
-    news = News()
-    made = Followed(Following(news, cluster, timings))
+    told: list[tuple[str, ...] | None] = []
 
     def wake(_: str, names: Iterable[str] | None) -> None:
-        made.told.append(None if names is None else tuple(sorted(names)))
+        told.append(None if names is None else tuple(sorted(names)))
 
-    news.call = wake
+    made = Followed(Following(wake, cluster, timings), told)
     running = asyncio.create_task(made.following.run())
     try:
         await made.following.follow(MARK, address)

@@ -10,7 +10,7 @@ import structlog
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from support.suite.timers import FakeTimers
-from trellis.bus.consume.queue import KeyedQueue
+from trellis.bus.consume.queue import KeyedQueue, Run
 from trellis.limits.backoff import Backoff
 from trellis.telemetry import Metrics, Telemetry, TraceContext, current_trace, joined, setup
 
@@ -69,8 +69,8 @@ def telemetry() -> Telemetry:
 
 
 @asynccontextmanager
-async def working(queue: KeyedQueue[str]) -> AsyncIterator[None]:
-    task = asyncio.create_task(queue.work())
+async def working(queue: KeyedQueue[str], run: Run[str]) -> AsyncIterator[None]:
+    task = asyncio.create_task(queue.work(run))
     await settle()
     try:
         yield
@@ -79,16 +79,16 @@ async def working(queue: KeyedQueue[str]) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def new_queue(work: Work, telemetry: Telemetry, timers: FakeTimers | None = None, workers: int = 4) -> KeyedQueue[str]:
+def new_queue(telemetry: Telemetry, timers: FakeTimers | None = None, workers: int = 4) -> KeyedQueue[str]:
     return KeyedQueue(
-        work.run, workers=workers, name="nodes", telemetry=telemetry, backoff=LONGEST, timers=timers or FakeTimers()
+        workers=workers, name="nodes", telemetry=telemetry, backoff=LONGEST, timers=timers or FakeTimers()
     )
 
 
 async def test_a_key_added_while_it_runs_runs_again_and_only_then_is_acknowledged(telemetry: Telemetry) -> None:
     work, acked = Work(), list[Hashable]()
-    queue = new_queue(work, telemetry)
-    async with working(queue):
+    queue = new_queue(telemetry)
+    async with working(queue, work.run):
         queue.add("a", Acked(1, acked))
         await settle()
         queue.add("a", Acked(2, acked))
@@ -105,8 +105,8 @@ async def test_a_key_added_while_it_runs_runs_again_and_only_then_is_acknowledge
 
 async def test_different_keys_run_in_parallel_up_to_the_number_of_workers_in_order(telemetry: Telemetry) -> None:
     work = Work()
-    queue = new_queue(work, telemetry, workers=2)
-    async with working(queue):
+    queue = new_queue(telemetry, workers=2)
+    async with working(queue, work.run):
         for key in "abc":
             queue.add(key)
         await settle()
@@ -118,18 +118,18 @@ async def test_different_keys_run_in_parallel_up_to_the_number_of_workers_in_ord
 
 async def test_nothing_runs_before_work_begins_and_nothing_is_forgotten(telemetry: Telemetry) -> None:
     work = Work()
-    queue = new_queue(work, telemetry)
+    queue = new_queue(telemetry)
     queue.add("a")
     await settle()
     assert work.started == []
-    async with working(queue):
+    async with working(queue, work.run):
         assert work.started == ["a"]
 
 
 async def test_a_failing_key_is_retried_with_doubling_delays_that_success_resets(telemetry: Telemetry) -> None:
     work, timers, delays = Work(), FakeTimers(), list[float]()
-    queue = new_queue(work, telemetry, timers)
-    async with working(queue):
+    queue = new_queue(telemetry, timers)
+    async with working(queue, work.run):
         queue.add("a")
         await settle()
         for _ in range(3):
@@ -147,8 +147,8 @@ async def test_a_failing_key_is_retried_with_doubling_delays_that_success_resets
 
 async def test_forgetting_a_key_makes_its_next_failure_a_first_one(telemetry: Telemetry) -> None:
     work, timers = Work(), FakeTimers()
-    queue = new_queue(work, telemetry, timers)
-    async with working(queue):
+    queue = new_queue(telemetry, timers)
+    async with working(queue, work.run):
         queue.add("a")
         await settle()
         await work.fail("a")
@@ -161,8 +161,8 @@ async def test_forgetting_a_key_makes_its_next_failure_a_first_one(telemetry: Te
 
 async def test_messages_of_a_failed_run_are_acknowledged_by_the_run_that_succeeds(telemetry: Telemetry) -> None:
     work, timers, acked = Work(), FakeTimers(), list[Hashable]()
-    queue = new_queue(work, telemetry, timers)
-    async with working(queue):
+    queue = new_queue(telemetry, timers)
+    async with working(queue, work.run):
         queue.add("a", Acked(1, acked), TRACE)
         await settle()
         await work.fail("a")
@@ -176,8 +176,8 @@ async def test_messages_of_a_failed_run_are_acknowledged_by_the_run_that_succeed
 
 async def test_a_new_add_does_not_wait_for_the_backoff(telemetry: Telemetry) -> None:
     work = Work()
-    queue = new_queue(work, telemetry)
-    async with working(queue):
+    queue = new_queue(telemetry)
+    async with working(queue, work.run):
         queue.add("a")
         await settle()
         await work.fail("a")
@@ -192,8 +192,8 @@ async def test_a_redelivered_message_causes_no_further_run_and_its_newest_delive
     telemetry: Telemetry, meanwhile: str
 ) -> None:
     work, timers, first, second = Work(), FakeTimers(), list[Hashable](), list[Hashable]()
-    queue = new_queue(work, telemetry, timers)
-    async with working(queue):
+    queue = new_queue(telemetry, timers)
+    async with working(queue, work.run):
         queue.add("a", Acked(1, first))
         await settle()
         if meanwhile == "backing off":
@@ -216,8 +216,8 @@ async def test_the_latest_trace_goes_to_the_run_and_the_adders_span_does_not(tel
         inside.append(current_trace())
         return await work.run(key, trace)
 
-    queue = KeyedQueue(run, workers=1, name="nodes", telemetry=telemetry, timers=FakeTimers())
-    async with working(queue):
+    queue = KeyedQueue[str](workers=1, name="nodes", telemetry=telemetry, timers=FakeTimers())
+    async with working(queue, run):
         with telemetry.tracer.start_as_current_span("receive"):
             queue.add("a", trace=TRACE)
             queue.add("a", trace=LATER_TRACE)
@@ -230,8 +230,8 @@ async def test_the_latest_trace_goes_to_the_run_and_the_adders_span_does_not(tel
 async def test_a_run_and_its_retry_get_every_trace_that_named_the_key(telemetry: Telemetry) -> None:
     work, timers = Work(), FakeTimers()
     other, third = (TraceContext(f"00-{digit * 32}-{digit * 16}-01") for digit in "ab")
-    queue = new_queue(work, telemetry, timers)
-    async with working(queue):
+    queue = new_queue(telemetry, timers)
+    async with working(queue, work.run):
         queue.add("a", trace=TRACE)
         queue.add("a", trace=other)
         await settle()
@@ -244,8 +244,8 @@ async def test_a_run_and_its_retry_get_every_trace_that_named_the_key(telemetry:
 
 async def test_a_run_may_ask_to_run_again_later(telemetry: Telemetry) -> None:
     work, timers = Work(), FakeTimers()
-    queue = new_queue(work, telemetry, timers)
-    async with working(queue):
+    queue = new_queue(telemetry, timers)
+    async with working(queue, work.run):
         queue.add("a")
         await settle()
         await work.end("a", again=30)
@@ -263,8 +263,8 @@ async def test_an_acknowledgement_that_fails_does_not_fail_the_run_nor_the_other
             raise ConnectionError("the bus is away")
 
     work, timers, acked = Work(), FakeTimers(), list[Hashable]()
-    queue = new_queue(work, telemetry, timers)
-    async with working(queue):
+    queue = new_queue(telemetry, timers)
+    async with working(queue, work.run):
         queue.add("a", Acked(1, acked))
         queue.add("a", Broken(2, acked))
         queue.add("a", Acked(3, acked))
@@ -274,23 +274,16 @@ async def test_an_acknowledgement_that_fails_does_not_fail_the_run_nor_the_other
         assert timers.pending == []
 
 
-async def test_each_failure_is_told_and_counted_even_if_the_listener_fails(telemetry: Telemetry) -> None:
-    work, timers, told = Work(), FakeTimers(), list[tuple[str, str]]()
-    queue = new_queue(work, telemetry, timers)
-
-    def on_failure(key: str, error: Exception) -> None:
-        told.append((key, str(error)))
-        raise ValueError("the listener is broken")
-
-    queue.on_failure = on_failure
-    async with working(queue):
+async def test_each_failure_is_counted(telemetry: Telemetry) -> None:
+    work, timers = Work(), FakeTimers()
+    queue = new_queue(telemetry, timers)
+    async with working(queue, work.run):
         queue.add("a")
         await settle()
         await work.fail("a")
         timers.advance(1)
         await settle()
         await work.fail("a")
-    assert told == [("a", "the API server is away")] * 2
     retries = telemetry.metrics.registry.get_sample_value(
         "trellis_retries_total", {"service": "provisioner", "queue": "nodes"}
     )
@@ -299,10 +292,10 @@ async def test_each_failure_is_told_and_counted_even_if_the_listener_fails(telem
 
 async def test_depth_and_age_of_the_oldest_work_are_metrics_and_count_failing_keys(telemetry: Telemetry) -> None:
     work, timers = Work(), FakeTimers()
-    queue = new_queue(work, telemetry, timers, workers=1)
+    queue = new_queue(telemetry, timers, workers=1)
     labels = {"service": "provisioner", "queue": "nodes"}
     read = telemetry.metrics.registry.get_sample_value
-    async with working(queue):
+    async with working(queue, work.run):
         queue.add("a")
         queue.add("b")
         await settle()
@@ -317,12 +310,12 @@ async def test_depth_and_age_of_the_oldest_work_are_metrics_and_count_failing_ke
 
 async def test_cancelled_work_is_owed_and_goes_on_when_work_begins_again(telemetry: Telemetry) -> None:
     work, acked = Work(), list[Hashable]()
-    queue = new_queue(work, telemetry)
-    async with working(queue):
+    queue = new_queue(telemetry)
+    async with working(queue, work.run):
         queue.add("a", Acked(1, acked))
         await settle()
     assert acked == []
-    async with working(queue):
+    async with working(queue, work.run):
         assert work.started == ["a", "a"]
         await work.end("a")
         assert acked == [1]
@@ -330,8 +323,8 @@ async def test_cancelled_work_is_owed_and_goes_on_when_work_begins_again(telemet
 
 async def test_draining_starts_nothing_new_and_waits_for_what_runs(telemetry: Telemetry) -> None:
     work, acked = Work(), list[Hashable]()
-    queue = new_queue(work, telemetry, workers=1)
-    async with working(queue):
+    queue = new_queue(telemetry, workers=1)
+    async with working(queue, work.run):
         queue.add("a", Acked("a", acked))
         queue.add("b", Acked("b", acked))
         await settle()
@@ -346,8 +339,8 @@ async def test_draining_starts_nothing_new_and_waits_for_what_runs(telemetry: Te
 
 async def test_draining_cancels_what_does_not_end_in_time(telemetry: Telemetry) -> None:
     work, acked = Work(), list[Hashable]()
-    queue = new_queue(work, telemetry)
-    async with working(queue):
+    queue = new_queue(telemetry)
+    async with working(queue, work.run):
         queue.add("a", Acked("a", acked))
         await settle()
         await queue.drain(0)
@@ -363,8 +356,8 @@ async def test_a_run_that_ignores_its_cancellation_is_named_and_left_behind(tele
             with contextlib.suppress(asyncio.CancelledError):
                 await enough.wait()
 
-    queue = KeyedQueue(ignores, workers=1, name="q", telemetry=telemetry)
-    async with asyncio.timeout(30), working(queue):
+    queue = KeyedQueue[str](workers=1, name="q", telemetry=telemetry)
+    async with asyncio.timeout(30), working(queue, ignores):
         queue.add("a")
         await settle()
         with structlog.testing.capture_logs() as told:
@@ -385,8 +378,8 @@ async def test_a_cancellation_that_got_lost_is_repeated(telemetry: Telemetry) ->
             lost.append(1)
         await asyncio.Event().wait()
 
-    queue = KeyedQueue(loses_one, workers=1, name="q", telemetry=telemetry)
-    async with asyncio.timeout(30), working(queue):
+    queue = KeyedQueue[str](workers=1, name="q", telemetry=telemetry)
+    async with asyncio.timeout(30), working(queue, loses_one):
         queue.add("a")
         await settle()
         await queue.drain(0)
@@ -395,9 +388,9 @@ async def test_a_cancellation_that_got_lost_is_repeated(telemetry: Telemetry) ->
 
 async def test_idle_means_that_no_key_waits_or_runs(telemetry: Telemetry) -> None:
     work = Work()
-    queue = new_queue(work, telemetry)
+    queue = new_queue(telemetry)
     await queue.wait_idle()
-    async with working(queue):
+    async with working(queue, work.run):
         queue.add("a")
         idle = asyncio.create_task(queue.wait_idle())
         await settle()

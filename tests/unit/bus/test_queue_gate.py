@@ -25,10 +25,10 @@ async def runs_begun(gate: Gate) -> tuple[list[str], KeyedQueue[str]]:
     async def run(key: str, _: TraceContext | None) -> None:
         begun.append(key)
 
-    queue = KeyedQueue(run, workers=1, name="nodes", telemetry=setup("test", metrics=Metrics()))
+    queue = KeyedQueue(workers=1, name="nodes", telemetry=setup("test", metrics=Metrics()))
     for key in "abc":
         queue.add(key)
-    working = asyncio.create_task(queue.work(gate))
+    working = asyncio.create_task(queue.work(run, gate))
     for _ in range(50):
         await asyncio.sleep(0)
     working.cancel()

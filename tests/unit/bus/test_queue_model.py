@@ -150,7 +150,7 @@ class Player:
         self.history.timers.advance(1)
         await settle()
         self.history.working = True
-        self.work = asyncio.create_task(self.queue.work())
+        self.work = asyncio.create_task(self.queue.work(self.history.run))
 
     async def drain(self) -> None:
         """Let runs under way end well, start none, and begin anew as the next term does."""
@@ -162,7 +162,7 @@ class Player:
         await draining
         await self.end()
         self.history.working = True
-        self.work = asyncio.create_task(self.queue.work())
+        self.work = asyncio.create_task(self.queue.work(self.history.run))
 
     async def end(self) -> None:
         self.work.cancel()
@@ -172,14 +172,13 @@ class Player:
 async def play(steps: Sequence[tuple[str, str]]) -> None:
     history = History()
     queue = KeyedQueue(
-        history.run,
         workers=WORKERS,
         name="model",
         telemetry=TELEMETRY,
         backoff=Backoff(random=lambda: 1.0),
         timers=history.timers,
     )
-    player = Player(history, queue, asyncio.create_task(queue.work()))
+    player = Player(history, queue, asyncio.create_task(queue.work(history.run)))
     for what, key in steps:
         await player.step(what, key)
     # Let all of it end well: then nothing may be owed any more.

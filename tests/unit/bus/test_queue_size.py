@@ -12,7 +12,7 @@ import pytest
 
 from support.nats.buses import eventually
 from support.suite.timers import FakeTimers
-from trellis.bus.consume.queue import KeyedQueue
+from trellis.bus.consume.queue import KeyedQueue, Run
 from trellis.limits.backoff import Backoff
 from trellis.telemetry import Metrics, TraceContext, setup
 
@@ -47,14 +47,14 @@ class Runs:
             raise ConnectionError("the API server is away")
 
 
-def new_queue(runs: Runs, timers: FakeTimers, backoff: Backoff = LONG) -> KeyedQueue[str]:
+def new_queue(timers: FakeTimers, backoff: Backoff = LONG) -> KeyedQueue[str]:
     telemetry = setup("provisioner", metrics=Metrics())
-    return KeyedQueue(runs.run, workers=WORKERS, name="nodes", telemetry=telemetry, backoff=backoff, timers=timers)
+    return KeyedQueue(workers=WORKERS, name="nodes", telemetry=telemetry, backoff=backoff, timers=timers)
 
 
 @asynccontextmanager
-async def working(queue: KeyedQueue[str]) -> AsyncIterator[None]:
-    task = asyncio.create_task(queue.work())
+async def working(queue: KeyedQueue[str], run: Run[str]) -> AsyncIterator[None]:
+    task = asyncio.create_task(queue.work(run))
     try:
         yield
     finally:
@@ -71,9 +71,9 @@ async def all_fail(queue: KeyedQueue[str], keys: list[str]) -> None:
 
 async def test_keys_that_back_off_cost_one_handle_are_all_tried_again_and_keep_no_healthy_one_waiting() -> None:
     runs, timers = Runs(), FakeTimers()
-    queue = new_queue(runs, timers)
+    queue = new_queue(timers)
     keys = [f"{FAILING}{number}" for number in range(KEYS)]
-    async with working(queue):
+    async with working(queue, runs.run):
         for key in keys:
             queue.add(key)
         await queue.wait_idle()
@@ -98,10 +98,10 @@ async def test_a_key_that_is_added_over_and_over_starves_nobody_and_failing_keys
         if key == "failing":
             raise ConnectionError("the API server is away")
 
-    queue = KeyedQueue(
-        run, workers=1, name="nodes", telemetry=setup("p", metrics=Metrics()), backoff=LONG, timers=timers
+    queue = KeyedQueue[str](
+        workers=1, name="nodes", telemetry=setup("p", metrics=Metrics()), backoff=LONG, timers=timers
     )
-    async with working(queue):
+    async with working(queue, run):
         for key in ("busy", "failing", "quiet"):
             queue.add(key)
         await eventually(lambda: {"quiet", "failing"} <= set(order))
@@ -128,11 +128,11 @@ def bytes_per_key(keys: int, limit: int) -> Iterator[None]:
 async def test_a_key_that_waits_or_backs_off_costs_about_half_a_kilobyte() -> None:
     keys = [f"{FAILING}{number}" for number in range(10_000)]
     runs, timers = Runs(), FakeTimers()
-    queue = new_queue(runs, timers)
+    queue = new_queue(timers)
     with bytes_per_key(len(keys), 600):
         for key in keys:
             queue.add(key)
     with bytes_per_key(len(keys), 600):
-        async with working(queue):
+        async with working(queue, runs.run):
             await queue.wait_idle()
         runs.order.clear()

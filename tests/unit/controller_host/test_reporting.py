@@ -80,7 +80,7 @@ class World:
             self.kube,
             self.bus,  # type: ignore[arg-type]
             EventRecorder(self.kube, component="trellis.dev/controller-host"),
-            lambda: {KEY: self.one},
+            {KEY: self.one},
             self.informer,
             lambda _: self.not_watched,
             add=self.added.append,

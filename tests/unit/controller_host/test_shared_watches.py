@@ -63,7 +63,6 @@ class World:
         self.watches = SharedWatches(
             sight,
             granted or ("v1/ConfigMap", "v1/Node", "example.com/v1/Widget"),
-            on_change=lambda controller, changed: self.told.append((controller, changed)),
             on_state=self.stated.append,
             timings=QUICK,
         )
@@ -74,7 +73,10 @@ class World:
         return self._now
 
     def want(self, controller: str, *found: dict[str, Any]) -> None:
-        self.watches.want(controller, controller.partition("/")[0], watches(*found))
+        self.watches.want(
+            *(controller, controller.partition("/")[0], watches(*found)),
+            lambda told, changed: self.told.append((told, changed)),
+        )
 
     async def whole(self, *controllers: str) -> None:
         await until(lambda: all(self.watches.whole(one) for one in controllers))

@@ -141,7 +141,7 @@ class Cluster:
             await asyncio.gather(*(informer.synced.wait() for informer in work.informers))
             assert work.prepare is not None
             await work.prepare()
-            tasks += [asyncio.create_task(queue.work()) for queue in work.queues]
+            tasks += [asyncio.create_task(queue.work(run)) for queue, run in work.queues.items()]
             work.list_all()
             yield Term(work, telemetry, self.kube, health)
             await asyncio.gather(*(close(5.0) for close in work.closing))
@@ -203,7 +203,7 @@ async def test_what_the_service_writes_of_a_controller_brings_it_no_turn(cluster
             while {view.resource_version for view in informer.objects.values()} & versions:  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.02)
         assert term.turns == turns
-        assert term.work.queues[0].depth == 0
+        assert next(iter(term.work.queues)).depth == 0
 
 
 async def test_an_engine_that_cannot_be_loaded_stands_in_each_status_and_in_readiness_until_it_can(

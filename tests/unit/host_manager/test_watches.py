@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from unittest.mock import Mock
 
-from host_manager.watches import Watches
+from host_manager.gather import Known
+from host_manager.watches import Wake, Watches
 from support.cluster.kube_world import until
 from trellis.kube.resources import DEPLOYMENTS, NAMESPACES
 from trellis.kube.transport import HttpRequest
@@ -33,6 +35,10 @@ def made(*namespaces: str) -> FakeKube:
     return kube
 
 
+def watches_of(kube: FakeKube, *places: str) -> Watches:
+    return Watches(kube, Known(kube, {}, {}), places, Wake(Mock(), Mock(), Mock(), Mock()))
+
+
 def all_deployments_of(namespace: str) -> Callable[[HttpRequest], bool]:
     """Pick the lists of all Deployments, which is how another operator is found."""
 
@@ -44,7 +50,7 @@ def all_deployments_of(namespace: str) -> Callable[[HttpRequest], bool]:
 
 async def test_nothing_is_asked_outside_of_the_namespaces_that_are_named() -> None:
     kube = made("a", "b")
-    watches = Watches(kube, ("a", "b"))
+    watches = watches_of(kube, "a", "b")
     async with running(watches):
         await until(lambda: watches.knows("a/group") and watches.knows("b/group"), "both are seen")
         asked = {request.path for request in kube.api.requests}
@@ -56,7 +62,7 @@ async def test_nothing_is_asked_outside_of_the_namespaces_that_are_named() -> No
 async def test_a_namespace_in_which_another_operator_would_not_be_seen_is_not_known() -> None:
     kube = made("a", "b")
     kube.answer_next(10**6, lambda _: status_reply(403, "Forbidden", "no"), when=all_deployments_of("b"))
-    watches = Watches(kube, ("a", "b"))
+    watches = watches_of(kube, "a", "b")
     async with running(watches):
         await until(lambda: watches.knows("a/group"), "the other one is seen")
         await until(lambda: all(one.answered.is_set() for one in watches), "everything was answered")
@@ -66,7 +72,7 @@ async def test_a_namespace_in_which_another_operator_would_not_be_seen_is_not_kn
 
 
 async def test_the_whole_cluster_is_known_once_all_of_it_was_seen() -> None:
-    watches = Watches(made(), ())
+    watches = watches_of(made())
     assert watches.covers("any/group")
     assert not watches.knows("any/group")
     async with running(watches):

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from support.cluster.kube_world import Watched, configmap, labelled, project, until
+from support.cluster.kube_world import Seen, Watched, configmap, labelled, project, until
 from support.suite.naming import lacking
 from trellis.kube.errors import LONGEST_WAIT
 from trellis.kube.informer import ChangeKind, Informer
@@ -444,17 +444,20 @@ async def test_a_refusal_is_an_answer_but_no_list(kube: FakeKube) -> None:
 
 
 async def test_informers_of_several_namespaces_are_one_to_their_reader(kube: FakeKube) -> None:
+    objects: dict[str, Seen] = {}
     informers = Informers(
         ("default", "kube-system"),
-        lambda namespace: Informer(kube, CONFIGMAPS, project, lambda _: None, namespace, timings=QUICK),
+        lambda namespace: Informer(
+            kube, CONFIGMAPS, project, lambda _: None, namespace, timings=QUICK, objects=objects
+        ),
     )
     assert not informers.synced("default")
     tasks = [asyncio.create_task(one.run()) for one in informers]
     await until(lambda: informers.synced("default") and informers.synced("kube-system"), "both")
     for namespace in ("default", "kube-system"):
         kube.put(CONFIGMAPS, configmap(namespace, "a", of=namespace))
-    await until(lambda: len(informers.objects) == 2, "both objects")
-    assert informers.objects["kube-system/a"].data == (("of", "kube-system"),)
+    await until(lambda: len(objects) == 2, "both objects")
+    assert objects["kube-system/a"].data == (("of", "kube-system"),)
     assert not informers.synced(None), "nobody saw all namespaces"
     for task in tasks:
         task.cancel()

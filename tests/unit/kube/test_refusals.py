@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from service_reflector import refusals as of_reflector
-from trellis.kube.errors import Call, Conflict, KubeError, error_from
+from trellis.kube.errors import Call, Conflict, Forbidden, KubeError, error_from
 from trellis.kube.refusals import Refusals, is_refused
 from trellis.kube.resources import HTTP_ROUTES, SERVICES, Resource
+from trellis.telemetry import TraceContext
 
 DENIED = b'{"message": "denied the request: no team", "reason": "Forbidden"}'
 
@@ -18,8 +17,6 @@ class Runs:
     """A queue that runs nothing."""
 
     def __init__(self) -> None:
-        self.on_failure: Callable[[str, Exception], None] | None = None
-        self.on_success: Callable[[str], None] | None = None
         self.now: list[str] = []
         self.later: dict[str, float] = {}
 
@@ -90,3 +87,24 @@ def test_other_failures_are_the_queues() -> None:
     refusals.failed("a/1", Conflict(Call("PATCH", "Service", "services"), status=409, reason="Conflict", message=""))
     refusals.failed("a/1", RuntimeError())
     assert queue.later == {}
+
+
+async def test_a_run_is_noted_and_ends_as_it_would_without() -> None:
+    queue, notes, outcomes = Runs(), list[str](), [error(403), error(409), 30.0]
+    refusals = Refusals(queue, notes.append)
+
+    async def run(_: str, __: TraceContext | None) -> float | None:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    heeded = refusals.heeding(run)
+    with pytest.raises(Forbidden):
+        await heeded("a/1", None)
+    assert refusals.refused.keys() == {"a/1"}
+    with pytest.raises(Conflict):
+        await heeded("a/2", None)
+    assert refusals.refused.keys() == {"a/1"}
+    assert await heeded("a/1", None) == 30.0
+    assert (refusals.refused, notes[-1]) == ({}, "")

@@ -27,7 +27,7 @@ from trellis.bus.bus import Bus
 from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.errors import KubeError, Unavailable
 from trellis.kube.recorder import EventRecorder
-from trellis.kube.resources import JOBS, NAMESPACES, NODES
+from trellis.kube.resources import JOBS, NAMESPACES, NODES, Manifest
 from trellis.kube.transport import HttpRequest
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.reasons import Reason
@@ -54,15 +54,18 @@ class Provisioner:
         self.known.ledger = Ledger({uid: SLOT})
         self.shown: list[str] = []
         self.ended = 0
-        self.known.begun.show = lambda job: self.shown.append(job["metadata"]["name"])
-        self.known.begun.ended = self.count
         recorder = EventRecorder(self.kube, component="test")
         breaker = Breaker(
             self.kube, recorder, Scope("provisioner", "trellis-system", {"jobs": lambda: 1}, {}), self.count
         )
         proof = ProofEffects(self.kube, self.known, telemetry)
-        self.effects = Effects(self.kube, self.known.bus, recorder, self.known, telemetry, breaker, proof, self.count)
+        self.effects = Effects(
+            self.kube, self.known.bus, recorder, self.known, telemetry, breaker, proof, self.show, self.count
+        )
         self.rollout = RolloutEffects(self.kube, self.known.bus, recorder, self.known)
+
+    def show(self, job: Manifest) -> None:
+        self.shown.append(job["metadata"]["name"])
 
     def count(self) -> None:
         self.ended += 1
@@ -87,8 +90,19 @@ async def test_a_job_that_was_made_is_shown_before_the_watch_does(provisioner: P
     assert provisioner.known.begun.entries() == {}
 
 
-async def test_a_job_whose_end_the_watch_may_have_shown_is_not_shown_again(provisioner: Provisioner) -> None:
-    provisioner.known.begun.made(provisioner.node.uid, {"metadata": {"name": "seen"}})
+async def test_a_job_whose_end_the_watch_may_have_shown_is_not_shown_again(
+    provisioner: Provisioner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    creating = provisioner.kube.create
+
+    async def create(*args: object, **options: object) -> object:
+        made = await creating(*args, **options)  # type: ignore[arg-type]
+        assert provisioner.known.begun.end(provisioner.node.uid)  # as the watch does
+        return made
+
+    monkeypatch.setattr(provisioner.kube, "create", create)
+    await provisioner.make()
+    assert len(provisioner.jobs) == 1
     assert provisioner.shown == []
 
 
@@ -154,7 +168,7 @@ async def test_after_a_lost_answer_the_job_is_looked_for_before_anything_is_deci
         await provisioner.make()
     assert provisioner.known.begun.entries() == {provisioner.node.uid: SLOT}
     before = provisioner.ended
-    await snapshot_of(provisioner.known, "node-1")
+    await provisioner.effects.find_begun("node-1")
     assert provisioner.shown == (provisioner.jobs if arrived else [])
     assert provisioner.known.begun.entries() == {}
     assert provisioner.ended == before + 1, "the planner may look at the slot again"

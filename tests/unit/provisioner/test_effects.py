@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from provisioner.app import PLAN, Planner
+from provisioner.app import Planner
 from provisioner.apply import Effects
 from provisioner.canary_apply import ProofEffects
 from provisioner.domain.actions import (
@@ -30,6 +30,7 @@ from provisioner.domain.decide import decide
 from provisioner.domain.plan import Plan
 from provisioner.gather import snapshot_of, world_of
 from provisioner.known import Known
+from provisioner.queues import PLAN
 from provisioner.rollout_apply import RolloutEffects
 from provisioner.settings import Settings
 from support.suite.naming import lacking
@@ -89,7 +90,7 @@ def effects(kube: FakeKube, known: Known) -> Effects:
     breaker = Breaker(leaders, recorder, scope, lambda: None)
     telemetry = setup("test", metrics=Metrics())
     proof = ProofEffects(leaders, known, telemetry)
-    return Effects(leaders, known.bus, recorder, known, telemetry, breaker, proof, lambda: None)
+    return Effects(leaders, known.bus, recorder, known, telemetry, breaker, proof, lambda _: None, lambda: None)
 
 
 def of_plans(effects: Effects) -> RolloutEffects:

@@ -34,7 +34,9 @@ class Provisioner:
         self.job = a_job(self.node)
         self.known.jobs.change(None, self.job)
         self.breaker: Any = Holding()
-        effects = Effects(self.known.kube, bus, AsyncMock(), self.known, telemetry, self.breaker, AsyncMock(), Mock())
+        effects = Effects(
+            *(self.known.kube, bus, AsyncMock(), self.known, telemetry, self.breaker, AsyncMock(), Mock(), Mock())
+        )
         self.reconcile = Reconcile(self.known, effects, telemetry)
 
     async def held(self) -> set[str]:

@@ -66,7 +66,7 @@ class World:
             assert 0 < seconds < 5
             self.told.append("closed")
 
-        return Work([], [], lambda: None, lambda: None, background=[part], closing=[close])
+        return Work([], {}, lambda: None, lambda: None, background=[part], closing=[close])
 
 
 async def test_every_replica_works_without_a_lease_and_closes_before_its_parts_end() -> None:

@@ -90,7 +90,7 @@ async def test_a_service_is_not_ready_before_its_parts_are(kube: FakeKube, kind:
 
     def compose(_: Base) -> Work:
         composed.set()
-        return Work([], [], lambda: None, lambda: None)
+        return Work([], {}, lambda: None, lambda: None)
 
     tested = kind(
         name="tested",

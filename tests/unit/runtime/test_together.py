@@ -70,8 +70,8 @@ class World:
             self.worked.append(key)
 
         def compose(_: Base) -> Work:
-            queue = KeyedQueue(work, workers=1, name="keys", telemetry=telemetry)
-            return Work([cast("Informer[Any]", reading)], [queue], lambda: queue.add(name), lambda: None)
+            queue = KeyedQueue(workers=1, name="keys", telemetry=telemetry)
+            return Work([cast("Informer[Any]", reading)], {queue: work}, lambda: queue.add(name), lambda: None)
 
         return kind(
             name=name,

@@ -15,8 +15,7 @@ from trellis import names
 from trellis.crds.secret_grants import SecretGrantSpec
 from trellis.kube.changes import Change, ChangeKind
 from trellis.kube.errors import Call, Unavailable
-from trellis.kube.informer import Informer
-from trellis.kube.resources import DEFINITIONS, SECRET_GRANTS, SECRETS, Resource
+from trellis.kube.resources import DEFINITIONS, SECRETS, Resource
 from trellis.lattice.connection.address import LinkAddress
 from trellis.lattice.domain.group_views import view_group
 from trellis_dev.fakes.fake import FakeKube
@@ -40,12 +39,10 @@ class World:
         spec = {"lattice": "default", "version": "1.9.2"}
         group = view_group({"metadata": {"namespace": "shop", "name": "group", "uid": "1"}, "spec": spec})
         self.known = Known({"shop/group": group}, self.grants, {"shop/group": LINK})
-        informer = Informer(self.kube, SECRET_GRANTS, lambda _: GRANT, lambda _: None)
         timings = Timings(definition=5.0, grants=GRACE)
         self.deletions = GrantDeletions(
             self.kube,
             self.known,
-            informer,
             self.kube.health,
             timings,
             "default",

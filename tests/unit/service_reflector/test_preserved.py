@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from unittest.mock import Mock
 
 from service_reflector.app import PRESERVED, compose
@@ -22,8 +21,7 @@ SERVICE = ServiceView("g", "shop", "uid-shop", "1", "shop", "east/1")
 async def test_no_grace_is_noted_while_the_kind_is_not_served() -> None:
     telemetry, health, bus = setup("test", metrics=Metrics()), Health("test"), Mock()
     work = compose(Settings(), Base(telemetry, health, FakeKube(telemetry=telemetry), bus, "east"))
-    run: Any = work.queues[1]._run
-    known = run.__self__.known
+    [known] = [run.__self__.known for run in work.queues.values() if hasattr(run, "__self__")]
     [groups] = [one for one in work.informers if one.resource is HOST_CONFIGS]
     groups.synced.set()
     known.preserved[SERVICE.key] = Preserved(SERVICE, Undecided.GROUP_MISSING, "deleted unless there is one in 300 s")

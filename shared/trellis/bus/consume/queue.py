@@ -24,7 +24,6 @@ from trellis.telemetry import Telemetry, TraceContext, get_logger, joined
 K = TypeVar("K", bound=Hashable)
 
 Run = Callable[[K, TraceContext | None], Awaitable[float | None]]
-OnFailure = Callable[[K, Exception], None]
 
 _CANCELLATIONS: Final = 2
 
@@ -56,18 +55,24 @@ class _Entry:
         self.trace = joined(self.trace, newer.trace)
 
 
-class KeyedQueue(Generic[K]):
-    """The queue of one concern.
+@dataclass(frozen=True, slots=True)
+class _Working(Generic[K]):
+    """What ``work`` was called with, and the context of its caller."""
 
-    ``run`` gets the key and the latest trace that named it, with those before it ``beside``. It returns None when the
-    key is done, or the seconds after which it wants to run again. If it raises, the key is retried for ever with
-    backoff; ``on_failure`` is told each time, ``on_success`` of each other run. An add while a key backs off runs it
-    at once: something changed. ``cancel``: seconds that a run may take to end once it is cancelled, twice over.
+    run: Run[K]
+    may_begin: Callable[[], bool]
+    context: contextvars.Context
+
+
+class KeyedQueue(Generic[K]):
+    """The queue of one concern. It is built before those that add keys and before the run, which ``work`` takes.
+
+    An add while a key backs off runs it at once: something changed. ``cancel``: seconds that a run may take to end once
+    it is cancelled, twice over.
     """
 
-    def __init__(  # noqa: PLR0913 (keywords, most of which have defaults)
+    def __init__(
         self,
-        run: Run[K],
         *,
         workers: int,
         name: str,
@@ -77,9 +82,6 @@ class KeyedQueue(Generic[K]):
         cancel: float = 0.5,
     ) -> None:
         self.name: Final = name
-        self.on_failure: OnFailure[K] | None = None
-        self.on_success: Callable[[K], None] | None = None
-        self._run = run
         self._workers = workers
         self._telemetry = telemetry
         self._backoff = backoff or Backoff()
@@ -94,8 +96,7 @@ class KeyedQueue(Generic[K]):
         self._ready = Lanes[K]()  # owed a run and not running
         self._failures: dict[K, int] = {}
         self._blamed: dict[K, _Entry] = {}  # what the failed runs of a key still owe; joins its next run
-        self._context: contextvars.Context | None = None  # set while working
-        self._may_begin: Callable[[], bool] = lambda: True
+        self._working: _Working[K] | None = None
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -142,8 +143,12 @@ class KeyedQueue(Generic[K]):
         """Wait until no key waits for a run or is in one; keys that back off may remain."""
         await self._idle.wait()
 
-    async def work(self, may_begin: Callable[[], bool] = lambda: True) -> None:
+    async def work(self, run: Run[K], may_begin: Callable[[], bool] = lambda: True) -> None:
         """Run keys until cancelled. Runs under way are cancelled with it, and owed again when work goes on.
+
+        ``run`` gets the key and the latest trace that named it, with those before it ``beside``. It returns None when
+        the key is done, or the seconds after which it wants to run again. If it raises, the key is retried for ever
+        with backoff.
 
         ``may_begin`` is asked before each run. Once it said no it is taken to say so until this is cancelled: a process
         that was stopped finds its keys ready the moment it goes on, before anyone has told it that another leads.
@@ -151,21 +156,20 @@ class KeyedQueue(Generic[K]):
         forget = self._telemetry.metrics.queue(
             self._telemetry.service, self.name, lambda: self.depth, lambda: self.oldest_seconds
         )
-        self._may_begin = may_begin
-        self._context = contextvars.copy_context()
+        self._working = _Working(run, may_begin, contextvars.copy_context())
         for key in list(self._blamed):
             self.add(key)
         self._pump()
         try:
             await asyncio.get_running_loop().create_future()
         finally:
-            self._context = None
+            self._working = None
             await self._cancel_running()
             forget()
 
     async def drain(self, timeout: float) -> None:  # noqa: ASYNC109 (a grace period, not a deadline to raise at)
         """Start no further run; wait up to ``timeout`` seconds for those under way, then cancel them."""
-        self._context = None
+        self._working = None
         self._retries.clear()
         self._later.clear()
         if self._running:
@@ -216,10 +220,15 @@ class KeyedQueue(Generic[K]):
 
     def _pump(self) -> None:
         """Start runs while there are keys and workers."""
-        while self._context is not None and self._ready and len(self._running) < self._workers and self._may_begin():
+        while (
+            (work := self._working) is not None
+            and self._ready
+            and len(self._running) < self._workers
+            and work.may_begin()
+        ):
             key = self._ready.take()
             # Not the adder's context: its span must not become the parent of the run.
-            task = asyncio.get_running_loop().create_task(self._attempt(key), context=self._context.copy())
+            task = asyncio.get_running_loop().create_task(self._attempt(key, work), context=work.context.copy())
             self._running[key] = task
             task.add_done_callback(partial(self._finished, key))
 
@@ -244,24 +253,22 @@ class KeyedQueue(Generic[K]):
         self._current[key] = entry
         return entry
 
-    async def _attempt(self, key: K) -> None:
+    async def _attempt(self, key: K, work: _Working[K]) -> None:
         """Run the key once and see to its acknowledgements, or to its retry."""
-        if not self._may_begin():
+        if not work.may_begin():
             return  # the key is still owed its run
         # Taken only here, a moment after the add: what else was added in that moment needs no run of its own.
         entry = self._take(key)
         metrics, service = self._telemetry.metrics, self._telemetry.service
         began = self._timers.now()
         try:
-            again = await self._run(key, entry.trace)
+            again = await work.run(key, entry.trace)
         except Exception as error:  # noqa: BLE001 (whatever it is: said, counted, and tried again for ever)
             self._failed(key, entry, error)
             return
         finally:
             metrics.handler_seconds.labels(service, self.name).observe(self._timers.now() - began)
         self._failures.pop(key, None)
-        if self.on_success is not None:
-            self.on_success(key)
         if again is not None:
             self._retries.set(key, again)
         await self._acknowledge(key, entry)
@@ -286,10 +293,5 @@ class KeyedQueue(Generic[K]):
             retry_seconds=round(delay, 1),
             error=f"{type(error).__name__}: {error}",
         )
-        if self.on_failure is not None:
-            try:
-                self.on_failure(key, error)
-            except Exception:  # noqa: BLE001 (a reporter that fails must not end the retries)
-                _log.exception("the failure could not be reported", queue=self.name, key=str(key))
         self._blamed[key] = entry
         self._retries.set(key, delay)

@@ -39,7 +39,7 @@ class LatticeStore:
         changed: Changed,
         timings: LatticeTimings = LatticeTimings(),
     ) -> None:
-        self.wadm: Final = Wadm(address, link, lambda: self._listing.want(), timings.wadm)  # noqa: PLW0108 (made below)
+        self.wadm: Final = Wadm(address, link, self._wrote, timings.wadm)
         self._lattice = address.lattice
         self._link = link
         self._changed = changed
@@ -131,6 +131,9 @@ class LatticeStore:
         while True:
             await self._portion.unreadable.wait()
             await self._listing.run(self._lattice, lambda: not self._portion.unreadable.is_set(), self._on_models)
+
+    def _wrote(self) -> None:
+        self._listing.want()
 
     def _on_models(self, names: Iterable[str] | None) -> None:
         self._statuses.models_changed(names)
