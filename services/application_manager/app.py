@@ -22,7 +22,7 @@ from application_manager.rights import remedy, words
 from application_manager.settings import Settings
 from application_manager.timings import Timings
 from application_manager.tombstones import Tombstones
-from application_manager.watches import Wake, Watches
+from application_manager.watches import Enqueue, Watches
 from trellis import names
 from trellis.bus.bus import Bus
 from trellis.bus.consume.queue import KeyedQueue
@@ -92,7 +92,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         applications_known=lambda: watches.applications.known,
     )
     said = Said()
-    watches = Watches(kube, known, Wake(queue.add, lattices.add, list_all), said.needs_applications, timings.watch)
+    watches = Watches(kube, known, Enqueue(queue.add, lattices.add, list_all), said.needs_applications, timings.watch)
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_APPLICATION_MANAGER)
     populations = {deciding.APPLICATIONS: lambda: len(known.applications)}
     present = {deciding.APPLICATIONS: lambda: named(watches.applications)}

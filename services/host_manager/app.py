@@ -28,7 +28,7 @@ from host_manager.pod_retries import PodRetries
 from host_manager.rights import Advice
 from host_manager.settings import Settings
 from host_manager.timings import Timings
-from host_manager.watches import Wake, Watches
+from host_manager.watches import Enqueue, Watches
 from trellis import names
 from trellis.bus.bus import Bus, BusUnavailable
 from trellis.bus.consume.queue import KeyedQueue
@@ -93,7 +93,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         for key in filter(watches.covers, {*pods, *known.said.ready}):
             followed.add(key)
 
-    watches = Watches(kube, known, settings.watch_namespaces, Wake(queue.add, group_soon, followed.add, list_all))
+    watches = Watches(kube, known, settings.watch_namespaces, Enqueue(queue.add, group_soon, followed.add, list_all))
     bus.subscribe("secrets", CONSUMED, on_secret(known.changes, secrets))
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_HOST_MANAGER)
     effects = Effects(kube, recorder, known)

@@ -1,30 +1,35 @@
 """What host_manager watches: of each kind all namespaces, or each of those that it is confined to.
 
-In: a client, namespaces. Out: informers to run, which fill what is known and wake keys. Called by ``app``. Invariant:
-what is not known of a namespace yet is no reason to do anything in it; it is none to do nothing in the others either.
+In: a client, namespaces. Out: informers to run; their changes fill indexes, and put keys in the queues. Called by
+``app`` and, in the event loop, by the informers. Invariants: nothing is decided here; what is not known of a namespace
+yet is no reason to do anything in it, and none to do nothing in the others either.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from host_manager.domain.pods import PodView, view_pod
 from host_manager.domain.views import BudgetView, GroupView, view_budget, view_group
 from host_manager.domain.workloads import WorkloadView, view_workload
 from host_manager.gather import Known
-from host_manager.watch import POD_SELECTOR, on_group, on_pod, on_workload
+from trellis import names
 from trellis.kube.client import Kube
-from trellis.kube.informer import Informer
+from trellis.kube.informer import Change, Informer
 from trellis.kube.informers import Informers
 from trellis.kube.resources import BUDGETS, DAEMON_SETS, DEPLOYMENTS, HOST_CONFIGS, PODS
 from trellis.lattice.wasmcloud_operator import on_operator, view_operator
-from trellis.provisioning.other_controllers import Controller
+from trellis.provisioning.other_controllers import NAMES, Controller, Peer
+
+POD_SELECTOR: Final = f"{names.LABEL_MANAGED_BY} in ({','.join(sorted(NAMES[Peer.WASMCLOUD_OPERATOR]))})"
+"""Pods of groups, and what runs them: as wasmcloud-operator labels them, and as it did before 0.5.1."""
+Wake = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Wake:
+class Enqueue:
     """What a change has run, by key: a group, now or with what else changes in a moment, a pod, or all of them."""
 
     group: Callable[[str], None]
@@ -36,12 +41,12 @@ class Wake:
 class Watches:
     """The informers of host_manager. ``places``: the namespaces it is confined to, none for all of the cluster."""
 
-    def __init__(self, kube: Kube, known: Known, places: tuple[str, ...], wake: Wake) -> None:
+    def __init__(self, kube: Kube, known: Known, places: tuple[str, ...], enqueue: Enqueue) -> None:
         self._places = places
         # Who names namespaces wants groups there; one process for all services may run where nobody has any.
         optional = not places
-        group, pod = on_group(known, wake.group), on_pod(known, wake.group_soon, wake.pod)
-        workload, operator = on_workload(known, wake.group_soon), on_operator(known, known.operators, wake.all)
+        group, pod = on_group(known, enqueue.group), on_pod(known, enqueue.group_soon, enqueue.pod)
+        workload, operator = on_workload(known, enqueue.group_soon), on_operator(known, known.operators, enqueue.all)
         self._groups: Informers[GroupView] = Informers(
             places,
             lambda place: Informer(
@@ -96,3 +101,54 @@ class Watches:
 
     def _kinds(self) -> tuple[Informers[Any], ...]:
         return self._groups, self._pods, self._budgets, self._deployments, self._daemon_sets, self._operators
+
+
+def only_our_mark(change: Change[GroupView]) -> bool:
+    """Say whether a group differs only in that it has our finalizer now."""
+    if change.old is None or change.new is None or names.FINALIZER_HOSTS not in change.new.finalizers:
+        return False
+    return replace(change.old, finalizers=()) == replace(change.new, finalizers=())
+
+
+def on_group(known: Known, wake: Wake) -> Callable[[Change[GroupView]], None]:
+    """Return the handler of changes of groups."""
+
+    def handle(change: Change[GroupView]) -> None:
+        if change.old is None:
+            known.waiting.add(change.key)
+        if not only_our_mark(change):
+            known.doubt(change.key)
+            wake(change.key)
+
+    return handle
+
+
+def on_workload(known: Known, wake: Wake) -> Callable[[Change[WorkloadView]], None]:
+    """Return the handler of changes of what runs pods; a run finds out whether somebody else wrote there."""
+
+    def handle(change: Change[WorkloadView]) -> None:
+        if change.new is None:
+            known.doubt(change.key)
+        elif not change.new.seen and known.early_for(change.key) is not None:
+            return  # made a moment ago: there is nothing to say of it yet, and its first status comes by itself
+        wake(change.key)
+
+    return handle
+
+
+def on_pod(known: Known, wake_group: Wake, wake_pod: Wake) -> Callable[[Change[PodView]], None]:
+    """Return the handler of changes of pods; what a group's status says of them may wait a moment, facts may not."""
+
+    def handle(change: Change[PodView]) -> None:
+        for pod in (change.old, change.new):
+            if pod is not None:
+                known.by_group.setdefault(pod.group_key, {}).pop(change.key, None)
+        if change.new is not None:
+            known.by_group[change.new.group_key][change.key] = change.new
+        for key in {pod.group_key for pod in (change.old, change.new) if pod is not None}:
+            if not known.by_group[key]:
+                del known.by_group[key]
+            wake_group(key)
+        wake_pod(change.key)
+
+    return handle

@@ -22,7 +22,7 @@ from service_reflector.metrics import Measures
 from service_reflector.refusals import is_refused
 from service_reflector.settings import Settings
 from service_reflector.timings import Timings
-from service_reflector.watches import Wake, Watches
+from service_reflector.watches import Enqueue, Watches
 from trellis import names
 from trellis.bus.bus import Bus, BusUnavailable
 from trellis.bus.consume.queue import KeyedQueue
@@ -92,7 +92,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         timings=timings,
         groups_known=lambda: watches.groups.known,
     )
-    watches = Watches(kube, known, Wake(queue.add, lattices.add, list_all), why_groups, timings.watch)
+    watches = Watches(kube, known, Enqueue(queue.add, lattices.add, list_all), why_groups, timings.watch)
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_SERVICE_REFLECTOR)
     populations = {deciding.SERVICES: lambda: len(known.ours())}
     scope = Scope(

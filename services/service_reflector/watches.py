@@ -1,24 +1,30 @@
-"""What service_reflector watches.
+"""What service_reflector watches: groups, pods, Services, EndpointSlices, HTTPRoutes, the operator that it replaces.
 
-In: a client. Out: informers to run, which fill what is known and wake keys. Called by ``app``.
+In: a client. Out: informers to run; their changes fill indexes, and put keys in the queues. Called by ``app`` and, in
+the event loop, by the informers. Invariant: nothing is decided here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from service_reflector.domain.keeping import read_kept
 from service_reflector.gather import Known
-from service_reflector.watch import ROUTE_SELECTOR, on_group, on_pod, on_route, on_service, on_slice
+from trellis import names
 from trellis.kube.client import Kube
-from trellis.kube.informer import Informer
+from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import DEPLOYMENTS, ENDPOINT_SLICES, HOST_CONFIGS, HTTP_ROUTES, PODS, SERVICES
 from trellis.kube.watch_timings import WatchTimings
-from trellis.lattice.domain.group_views import view_group
+from trellis.lattice.domain.group_views import GroupView, view_group
 from trellis.lattice.domain.service_views import (
     POD_SELECTOR,
     SLICE_SELECTOR,
+    PodView,
+    RouteView,
+    ServiceView,
+    SliceView,
     view_pod,
     view_route,
     view_service,
@@ -27,9 +33,15 @@ from trellis.lattice.domain.service_views import (
 from trellis.lattice.wasmcloud_operator import on_operator, view_operator
 from trellis.provisioning.other_controllers import Controller
 
+Wake = Callable[[str], None]
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+ROUTE_SELECTOR = names.LABEL_APPLIED
+
 
 @dataclass(frozen=True, slots=True)
-class Wake:
+class Enqueue:
     """What a change has run: an application's key, a lattice's mark, or all of them."""
 
     application: Callable[[str], None]
@@ -48,19 +60,19 @@ class Watches:
         self,
         kube: Kube,
         known: Known,
-        wake: Wake,
+        enqueue: Enqueue,
         why_groups: Callable[[], str | None],
         timings: WatchTimings = WatchTimings(),
     ) -> None:
         def groups_served() -> None:
             known.missing_since.clear()
-            wake.all()
+            enqueue.all()
 
         self.groups = Informer(
             kube,
             HOST_CONFIGS,
             view_group,
-            on_group(known, wake.lattice),
+            on_group(known, enqueue.lattice),
             optional=True,
             needed=why_groups,
             on_known=groups_served,
@@ -68,16 +80,21 @@ class Watches:
             objects=known.groups,
         )
         self._pods = Informer(
-            kube, PODS, view_pod, on_pod(known, wake.application), label_selector=POD_SELECTOR, timings=timings
+            kube, PODS, view_pod, on_pod(known, enqueue.application), label_selector=POD_SELECTOR, timings=timings
         )
         self.services = Informer(
-            kube, SERVICES, view_service, on_service(known, wake.application), timings=timings, objects=known.services
+            kube,
+            SERVICES,
+            view_service,
+            on_service(known, enqueue.application),
+            timings=timings,
+            objects=known.services,
         )
         self.slices = Informer(
             kube,
             ENDPOINT_SLICES,
             view_slice,
-            on_slice(known, wake.application),
+            on_slice(known, enqueue.application),
             label_selector=SLICE_SELECTOR,
             timings=timings,
         )
@@ -86,11 +103,11 @@ class Watches:
             kube,
             HTTP_ROUTES,
             view_route,
-            on_route(known, wake.application),
+            on_route(known, enqueue.application),
             label_selector=ROUTE_SELECTOR,
             optional=True,
             refusable=True,
-            on_known=wake.all,
+            on_known=enqueue.all,
             timings=timings,
             objects=known.routes,
         )
@@ -99,7 +116,7 @@ class Watches:
             kube,
             DEPLOYMENTS,
             view_operator,
-            on_operator(known, operators, wake.all),
+            on_operator(known, operators, enqueue.all),
             refusable=True,
             timings=timings,
             objects=operators,
@@ -108,3 +125,112 @@ class Watches:
     def __iter__(self) -> Iterator[Informer[Any]]:
         """Yield every informer."""
         yield from (self.groups, self._pods, self.services, self.slices, self.routes, self._operators)
+
+
+def on_group(known: Known, wake_lattice: Wake) -> Callable[[Change[GroupView]], None]:
+    """Return the handler of changes of groups: which lattices there are, and where."""
+
+    def handle(change: Change[GroupView]) -> None:
+        for group in (change.old, change.new):
+            if group is not None:
+                _drop(known.by_lattice, group.lattice, change.key)
+                _drop(known.by_namespace, group.namespace, change.key)
+        if change.new is not None:
+            known.by_namespace.setdefault(change.new.namespace, {})[change.key] = change.new
+        if change.new is not None and change.new.lattice:
+            known.by_lattice.setdefault(change.new.lattice, {})[change.key] = change.new
+            known.missing_since.pop(change.new.lattice, None)
+        for mark in {group.lattice for group in (change.old, change.new) if group is not None} - {""}:
+            wake_lattice(mark)
+
+    return handle
+
+
+def on_pod(known: Known, wake: Wake) -> Callable[[Change[PodView]], None]:
+    """Return the handler of changes of pods: the Services of its lattice are looked at."""
+
+    def handle(change: Change[PodView]) -> None:
+        for pod in (change.old, change.new):
+            if pod is not None:
+                _drop(known.pods, pod.group_key, change.key)
+        if change.new is not None:
+            known.pods.setdefault(change.new.group_key, {})[change.key] = change.new
+        groups = {pod.group_key for pod in (change.old, change.new) if pod is not None}
+        for mark in {group.lattice for key in groups if (group := known.groups.get(key)) is not None} - {""}:
+            for key in known.keys_of(mark, None):
+                wake(key)
+        for key in known.keys_left(groups):
+            wake(key)
+
+    return handle
+
+
+def on_service(known: Known, wake: Wake) -> Callable[[Change[ServiceView]], None]:
+    """Return the handler of changes of Services; one of somebody else may have been in the way."""
+
+    def handle(change: Change[ServiceView]) -> None:
+        for one in (change.old, change.new):
+            if one is not None and one.application:
+                _discard(known.mirrors, (one.lattice, one.application), change.key)
+                _discard(known.by_key, f"{one.namespace}/{one.application}", change.key)
+                _discard(known.by_mark, one.lattice, change.key)
+        if change.old is not None and (change.new is None or change.new.uid != change.old.uid):
+            known.gone.discard(change.old.uid)
+            known.preserved.pop(change.key, None)
+        if change.new is not None and change.new.application:
+            new = change.new
+            known.mirrors.setdefault((new.lattice, new.application), set()).add(change.key)
+            known.by_key.setdefault(f"{new.namespace}/{new.application}", set()).add(change.key)
+            known.by_mark.setdefault(new.lattice, set()).add(change.key)
+        for key in {f"{one.namespace}/{one.application or one.name}" for one in (change.old, change.new) if one}:
+            wake(key)
+
+    return handle
+
+
+def on_slice(known: Known, wake: Wake) -> Callable[[Change[SliceView]], None]:
+    """Return the handler of changes of our EndpointSlices."""
+
+    def handle(change: Change[SliceView]) -> None:
+        for one in (change.old, change.new):
+            if one is not None:
+                _drop(known.slices, one.service_key, change.key)
+            if one is not None and (kept := read_kept(one.kept)) is not None:
+                _drop(known.kept, f"{one.namespace}/{kept.application}", change.key)
+        if change.new is not None:
+            known.slices.setdefault(change.new.service_key, {})[change.key] = change.new
+            if (kept := read_kept(change.new.kept)) is not None:
+                key = f"{change.new.namespace}/{kept.application}"
+                known.kept.setdefault(key, {})[change.key] = change.new
+                wake(key)
+        for key in {one.service_key for one in (change.old, change.new) if one is not None}:
+            service = known.services.get(key)
+            if service is not None:
+                wake(f"{service.namespace}/{service.application or service.name}")
+
+    return handle
+
+
+def on_route(known: Known, wake: Wake) -> Callable[[Change[RouteView]], None]:
+    """Return the handler of changes of our HTTPRoutes."""
+
+    def handle(change: Change[RouteView]) -> None:
+        service = known.services.get(change.key)
+        if service is not None and service.application:
+            wake(f"{service.namespace}/{service.application}")
+
+    return handle
+
+
+def _drop(index: dict[str, dict[str, V]], key: str, inner: str) -> None:
+    found = index.get(key, {})
+    found.pop(inner, None)
+    if not found:
+        index.pop(key, None)
+
+
+def _discard(index: dict[K, set[str]], key: K, inner: str) -> None:
+    found = index.get(key, set())
+    found.discard(inner)
+    if not found:
+        index.pop(key, None)

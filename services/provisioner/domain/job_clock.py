@@ -1,6 +1,6 @@
 """How long installer Jobs have been at work, by our own clock.
 
-In: changes of Jobs from the informer. Out: the seconds until a Job counts as stuck. Filled by ``watch``, read by
+In: changes of Jobs from the informer. Out: the seconds until a Job counts as stuck. Filled by ``watches``, read by
 ``gather``. Invariants: a Job is stuck at the latest when its deadline and the grace have passed since this process saw
 it; one that Kubernetes has given up, or that is being deleted, when the grace has passed since then; one that ended
 well, whose Node cannot be labelled, as one that was created when it ended. No other machine's clock counts.

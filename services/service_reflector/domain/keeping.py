@@ -1,7 +1,7 @@
 """What a Service that was deleted by hand had been given, kept until another stands in its place.
 
 Pure. In: a Service. Out: text of an annotation on one of its EndpointSlices, and back. Called by ``decide``, ``gather``
-and ``watch``. Invariant: it is written down before the Service is let go, so whoever leads next can read it.
+and ``watches``. Invariant: it is written down before the Service is let go, so whoever leads next can read it.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.text import Text
 
-from host_manager.watch import POD_SELECTOR
+from host_manager.watches import POD_SELECTOR
 from secrets_backend.domain.key_secret import KeySecretError, announced, data_of, promoted, read_ring, without_previous
 from secrets_backend.domain.keys import CurveKey, KeyRing
 from trellis import names
