@@ -101,10 +101,9 @@ class Console:
         settings, timings, feed, cluster = self.settings, self._timings, Feed(), self._cluster_name()
         parts = parts_of(Place(settings.namespace, settings.installer_namespace))
         connect, most = _connector(kube, self._proxy), settings.console_viewers
-        lobby = Lobby(connect, parts, most, cluster, self._telemetry, timings=timings)
-        link = Link(settings.nats_url, settings.nats_credentials, cluster, feed, self.health, timings=timings)
         sessions = Sessions(settings.console_session_seconds, timings=timings)
-        lobby.lost = sessions.end_all_of
+        lobby = Lobby(connect, parts, most, cluster, self._telemetry, lost=sessions.end_all_of, timings=timings)
+        link = Link(settings.nats_url, settings.nats_credentials, cluster, feed, self.health, timings=timings)
         doors = Doors(
             sessions, lambda: kube, self._proxy, settings.console_url, secure=settings.secure, timings=timings
         )

@@ -84,7 +84,7 @@ class Visit:
 class Lobby:
     """All visits of this process. ``connect`` makes a viewer's connection; ``lost`` is told whose visit ended so."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each is another part of the process)
         self,
         connect: Callable[[Viewer], Kube],
         parts: Sequence[Part],
@@ -92,9 +92,11 @@ class Lobby:
         cluster: asyncio.Future[str],
         telemetry: Telemetry,
         *,
+        lost: Callable[[str], object],
         timings: Timings = Timings(),  # noqa: B008 - frozen
     ) -> None:
         self._connect = connect
+        self._lost = lost
         self._timings: Final = timings
         self._parts: Final = parts
         self._most: Final = most
@@ -106,7 +108,6 @@ class Lobby:
         self._streams = 0
         self._metrics = telemetry.metrics.console_viewers.labels(telemetry.service)
         self._stopping = asyncio.Event()
-        self.lost: Callable[[str], object] = lambda _: None
         self.cluster: Final = cluster
         """Its name on the bus; where none is set the first viewer who may read it puts it here."""
 
@@ -245,7 +246,7 @@ class Lobby:
             await self._end(visit)
         for visit in list(self._visits.values()):
             if visit.over.is_set():
-                self.lost(visit.viewer.key)
+                self._lost(visit.viewer.key)
                 if not visit.users:
                     await self._end(visit)
                 continue

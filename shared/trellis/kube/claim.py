@@ -42,10 +42,10 @@ class Claim:
             lease=names.LEASE_NODES,
             namespace=self.namespace,
             identity=self.installation,
+            follows=self._follow,
             timings=self.election or self.kube.timings.claim,
             shown=False,
         )
-        self._leader.follows = self._follow
         self._waiting = asyncio.Event()
 
     def check(self) -> None:

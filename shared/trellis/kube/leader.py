@@ -54,13 +54,14 @@ class Leader:
     ``shown``: the metric of the service shows who leads.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (keywords, most of which have defaults)
         self,
         kube: Kube,
         *,
         lease: str,
         namespace: str,
         identity: str,
+        follows: Callable[[], None] = lambda: None,
         timings: LeaderTimings | None = None,
         shown: bool = True,
     ) -> None:
@@ -69,7 +70,7 @@ class Leader:
         self._namespace = namespace
         self._identity = identity
         self._timings = timings or kube.timings.leader
-        self.follows: Callable[[], None] = lambda: None
+        self._follows = follows
         self._what = readiness_of(lease)
         self._lease: Manifest = new_lease(lease, namespace)
         self._held = False
@@ -103,7 +104,7 @@ class Leader:
         try:
             while not stop.is_set():
                 if not await self._try_to_take():
-                    self.follows()
+                    self._follows()
                     await asyncio.wait({stopped}, timeout=self._next_try())
                 elif await self._reign(lead, stopped):
                     backoff.reset()

@@ -69,8 +69,8 @@ class LedService(Service):
             lease=self._lease,
             namespace=self.settings.namespace,
             identity=self.settings.identity,
+            follows=lambda: self.together.has_read(self.name),
         )
-        leader.follows = lambda: self.together.has_read(self.name)
 
         async def term(stopping: asyncio.Event) -> None:
             over, claim = False, self.claim

@@ -170,11 +170,12 @@ async def console(
         return view.with_token(viewer.token) if proxy is None else view.acting_as(viewer.user, viewer.groups)
 
     parts = parts_of(Place(settings.namespace, settings.installer_namespace))
-    lobby = Lobby(connect, parts, settings.console_viewers, cluster, telemetry, timings=timings)
+    sessions = Sessions(settings.console_session_seconds, timings=timings)
+    lobby = Lobby(
+        *(connect, parts, settings.console_viewers, cluster, telemetry), lost=sessions.end_all_of, timings=timings
+    )
     feed = Feed()
     link = Link(settings.nats_url, None, cluster, feed, Health("console"), timings=timings)
-    sessions = Sessions(settings.console_session_seconds, timings=timings)
-    lobby.lost = sessions.end_all_of
     doors = Doors(sessions, lambda: kube, proxy, settings.console_url, secure=settings.secure, timings=timings)
     routes = Routes(settings, doors, lobby, feed, link, telemetry, timings)
     server = TestServer(make_application(routes, telemetry, Assets()))
