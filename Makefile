@@ -99,6 +99,7 @@ bench: install ## Every benchmark, printed with the machine it ran on
 	@$(BIN)/python bench/real_node.py
 	@$(BIN)/python bench/storage.py
 	@$(BIN)/python bench/plan.py
+	@$(BIN)/python bench/kube_client.py
 	@$(BIN)/python bench/console_page.py
 	@$(BIN)/python bench/load/run.py --share 1/8
 

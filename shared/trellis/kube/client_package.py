@@ -1,9 +1,11 @@
 """What is used of the package ``kubernetes``, and of that no more than has to be in memory.
 
 Out: its loaders of credentials and its HTTP session, for ``trellis.kube.access`` alone. ``kubernetes`` imports all of
-its synchronous client as soon as anything of it is imported, and with that another HTTP library and OAuth: 8 MiB, and
-a seventh of the processor time in which all services are imported (measured), for what is never called. So what stands
-there for the package is empty but for the way to its parts; who imports one of these gets it as ever.
+its synchronous client as soon as anything of it is imported, and with that another HTTP library and OAuth, which are
+never called. So this module puts an empty package in its place, through which its parts can still be imported. That
+saves 9.3 MiB of 74.5 MiB in each process, 267 of 1,018 modules and a quarter of the processor time of the import
+(version 37.0.2, ``python bench/kube_client.py``). The 108 MiB of generated classes are another matter: the package
+itself loads these lazily.
 """
 
 from __future__ import annotations
