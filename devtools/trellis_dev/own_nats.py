@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from trellis.config.settings import SettingsError
-from trellis.kube.backoff import Backoff
+from trellis.limits.backoff import Attempts
 from trellis.telemetry import get_logger
 from trellis_dev.localcluster import tools
 from trellis_dev.localcluster.errors import LocalClusterError
@@ -142,7 +142,7 @@ class OwnNats:
 
     async def _keep(self, program: Path, process: Process) -> None:
         """Start it again whenever it ends; end it when cancelled."""
-        backoff = Backoff()
+        attempts = Attempts()
         loop = asyncio.get_running_loop()
         while True:
             since = loop.time()
@@ -151,10 +151,10 @@ class OwnNats:
             finally:
                 await _end(process)
             if loop.time() - since > _LIVED_SECONDS:
-                backoff = Backoff()
+                attempts.reset()
             _log.error("own nats-server ended, starting it again", status=status)
             while True:
-                await asyncio.sleep(backoff.next())
+                await asyncio.sleep(attempts.next())
                 try:
                     process = await self._start(program)
                     break

@@ -45,6 +45,7 @@ from trellis.lattice.connection.link import LinkAwayError, TooLargeError
 from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.replies import Refusal, WadmRefusedError
 from trellis.lattice.domain.subjects import SubjectError
+from trellis.limits.backoff import Backoff
 from trellis.telemetry import Stories, TraceContext, get_logger
 
 _ASKED_OF_WADM: Final = (Put, Deploy, Undeploy, DeleteModel)
@@ -181,8 +182,8 @@ class Keep:
             refusal = error.refusal
         found, former = world.snapshot.object, self.known.refused.get(world.key)
         times = 1 if former is None else former.times + 1
-        first, most = self.timings.refused_first, self.timings.refused_most
-        wait = most if refusal in _LASTING else min(first * 2 ** min(times, 8), most)
+        backoff = Backoff(2 * self.timings.refused_first, self.timings.refused_most)
+        wait = backoff.cap if refusal in _LASTING else backoff.bound(times)
         digest, undeploy = (found.digest, found.undeploy) if found is not None else ("", False)
         refused = Refused(digest, undeploy, refusal, str(error), time.monotonic() + wait, times)
         self.known.refused[world.key] = refused

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
@@ -141,7 +142,7 @@ class Effects:
             raise
         finally:
             if begun:
-                self.known.listening.recycling.begun(key)
+                self.known.listening.recycling.begun(key, time.monotonic())
         _log.info("pod of a silent host evicted", group=key, pod=action.pod.name)
         await self._one(key, WarnGroup(action.head, "HostRecycled", action.message), "")
 

@@ -19,6 +19,7 @@ from host_manager.lattice import lattice_of
 from host_manager.timings import Timings
 from trellis.lattice.connection.lattices import Beside, Lattices
 from trellis.lattice.domain.subjects import SubjectError
+from trellis.limits.backoff import Backoff
 
 CONNECTION: Final = "trellis-host-manager"
 
@@ -28,20 +29,21 @@ class Recycling:
     """When silent hosts of a group may be restarted: a restart that does not help is not repeated at once.
 
     The pause doubles with each, from two minutes to an hour, and ends when every host of the group is heard.
+    ``pauses``: by group the end of its pause and how many restarts in a row there were.
     """
 
     timings: Timings = Timings()
-    pauses: dict[str, tuple[float, float]] = field(default_factory=dict)
+    pauses: dict[str, tuple[float, int]] = field(default_factory=dict)
 
     def may(self, key: str, now: float) -> bool:
         """Say whether a host of a group may be restarted."""
-        return self.pauses.get(key, (0.0, 0.0))[0] <= now
+        return self.pauses.get(key, (0.0, 0))[0] <= now
 
-    def begun(self, key: str) -> None:
+    def begun(self, key: str, now: float) -> None:
         """A host of a group is restarted now."""
-        former = self.pauses.get(key)
-        pause = min(self.timings.recycle_most, self.timings.recycle_first if former is None else 2 * former[1])
-        self.pauses[key] = (time.monotonic() + pause, pause)
+        restarts = self.pauses.get(key, (0.0, 0))[1] + 1
+        pause = Backoff(self.timings.recycle_first, self.timings.recycle_most).bound(restarts)
+        self.pauses[key] = (now + pause, restarts)
 
     def calm(self, key: str) -> None:
         """Every host of a group is heard, or it is gone."""

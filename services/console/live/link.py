@@ -33,7 +33,7 @@ from trellis.events.subjects import (
     dead_filter,
     facts_filter,
 )
-from trellis.kube.backoff import Backoff
+from trellis.limits.backoff import Attempts, Backoff
 from trellis.telemetry import get_logger
 from trellis.telemetry.health import Health
 
@@ -78,7 +78,7 @@ class Link:
     async def run(self) -> None:
         """Connect, however long it takes, and follow until cancelled."""
         name = await asyncio.shield(self._cluster)
-        backoff = Backoff(self._timings.bus_first, self._timings.bus_most)
+        attempts = Attempts(Backoff(self._timings.bus_first, self._timings.bus_most))
         while True:
             try:
                 await self._follow_all(name)
@@ -90,7 +90,7 @@ class Link:
                 self._away = (why, _TRY)
             finally:
                 await self._close()
-            await asyncio.sleep(backoff.next())
+            await asyncio.sleep(attempts.next())
 
     async def past(
         self, stream: str, subjects: str, start: Start, *, headers_only: bool = False

@@ -43,7 +43,7 @@ class Room:
         self._clock = clock
         self._lock = threading.Lock()
         self._again_at = 0.0
-        self._wait = 0.0
+        self._refusals = 0
         self.reason = ""
         self.why = ""
 
@@ -66,8 +66,8 @@ class Room:
         with self._lock:
             now = self._clock()
             if now >= self._again_at:  # of many that fail together the first counts
-                self._wait = min(self._timings.most, 2 * self._wait) if self._wait else self._timings.first
-                self._again_at = now + self._wait
+                self._refusals += 1
+                self._again_at = now + self.backoff.bound(self._refusals)
             begins, self.reason, self.why = not self.reason, reason, str(error)
         if begins:
             _log.error("the disk of controllers takes nothing: they stay in memory", reason=reason, error=str(error))
@@ -78,7 +78,7 @@ class Room:
             return
         with self._lock:
             over, self.reason, self.why = bool(self.reason), "", ""
-            self._wait = 0.0
+            self._refusals = 0
             self._again_at = 0.0
         if over:
             _log.info("the disk of controllers takes what is written again")

@@ -18,12 +18,12 @@ from controller_host.domain.keys import ObjectKey
 from controller_host.domain.label_index import LabelIndex
 from controller_host.domain.watch_specs import Refusal, RefusalReason, WatchSpec
 from controller_host.timings import CacheTimings
-from trellis.kube.backoff import Backoff
 from trellis.kube.client import Kube
 from trellis.kube.discovery import Discovery, UnknownKind
 from trellis.kube.errors import Forbidden, KubeError
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import Manifest, Resource
+from trellis.limits.backoff import Attempts
 from trellis.telemetry import get_logger
 
 _VERBS: Final = ("list", "watch")
@@ -106,7 +106,7 @@ class CachedKind:
 
     async def run(self) -> None:
         """Find the kind and keep its cache, for ever; it is found anew where it moves."""
-        backoff = Backoff()
+        attempts = Attempts()
         while True:
             try:
                 self.resource = await self.discovery.resource(*self.type, verbs=_VERBS)
@@ -115,9 +115,9 @@ class CachedKind:
                 await asyncio.sleep(self.timings.absent)
             except KubeError as error:
                 _log.debug("cannot look for a kind, trying on", kind=self.type[1], error=self.kube.words(error))
-                await asyncio.sleep(backoff.next())
+                await asyncio.sleep(attempts.next())
             else:
-                backoff.reset()
+                attempts.reset()
                 await self._keep(self.resource)
                 if self.trouble is not None:
                     await asyncio.sleep(self.timings.absent)

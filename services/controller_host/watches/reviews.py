@@ -20,11 +20,11 @@ from typing import Final
 import orjson
 
 from controller_host.timings import ReviewTimings
-from trellis.kube.backoff import Backoff
 from trellis.kube.client import Kube
 from trellis.kube.errors import Call, KubeError
 from trellis.kube.resources import Resource
 from trellis.kube.transport import HttpRequest
+from trellis.limits.backoff import Attempts, Backoff
 from trellis.runtime.fair_share import Shares
 from trellis.telemetry import get_logger
 
@@ -70,7 +70,7 @@ class Reviews:
         self._clock = clock
         self._users: OrderedDict[str, _Answers] = OrderedDict()
         self._at_once = Shares(_AT_ONCE, _EACH)
-        self._backoff = Backoff(first=timings.retry_first, most=timings.retry_most)
+        self._attempts = Attempts(Backoff(timings.retry_first, timings.retry_most))
         self._not_before = 0.0
         self.failing = ""
         """Why the API server cannot be asked now; "" if it can."""
@@ -142,7 +142,7 @@ class Reviews:
         if self.failing:
             _log.info("what accounts may see can be asked again")
         self.failing = ""
-        self._backoff.reset()
+        self._attempts.reset()
         answers.known[place] = (allowed, self._clock())
         answers.known.move_to_end(place)
         if len(answers.known) > MOST_PLACES:
@@ -150,7 +150,7 @@ class Reviews:
         return allowed
 
     def _failed(self, why: str) -> None:
-        self._not_before = self._clock() + self._backoff.next()
+        self._not_before = self._clock() + self._attempts.next()
         if not self.failing:
             _log.warning("cannot ask what accounts may see, trying on", error=why)
         self.failing = why

@@ -22,13 +22,13 @@ import orjson
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 
-from trellis.kube.backoff import Backoff
 from trellis.kube.errors import Call, KubeError, TooManyRequests, Unavailable, error_from, too_large, unavailable
 from trellis.kube.nesting import parse
 from trellis.kube.server_clock import ServerClock
 from trellis.kube.shared_transport import IMPERSONATE, IMPERSONATE_GROUP
 from trellis.kube.timings import KubeTimings
 from trellis.kube.transport import AnswerTooLong, ConnectionFailed, HttpRequest, Reply, Stream, Transport
+from trellis.limits.backoff import Attempts
 from trellis.telemetry import Telemetry
 
 _READ_TRIES = 2
@@ -145,7 +145,7 @@ class Caller:
     async def _until_answered(self, call: Call, request: HttpRequest, deadline: float) -> Reply:
         tries = _READ_TRIES if request.method == "GET" else 1
         renewed = False
-        backoff = Backoff()
+        attempts = Attempts()
         while True:
             try:
                 reply = await self._attempt(call, request)
@@ -153,7 +153,7 @@ class Caller:
                 tries -= 1
                 if tries < 1:
                     raise
-                await asyncio.sleep(backoff.next())
+                await asyncio.sleep(attempts.next())
                 continue
             if reply.status < 400:
                 return reply
@@ -165,7 +165,7 @@ class Caller:
                 await self._wait_as_told(error, deadline)
             elif isinstance(error, Unavailable) and tries > 1:
                 tries -= 1
-                await asyncio.sleep(backoff.next())
+                await asyncio.sleep(attempts.next())
             else:
                 raise error
 

@@ -19,7 +19,6 @@ from typing import Any, Self, TypeAlias, TypeVar
 import orjson
 
 from trellis.kube.access import Access
-from trellis.kube.backoff import Backoff
 from trellis.kube.calls import Caller
 from trellis.kube.errors import AlreadyExists, Call, Invalid, KubeError, NotFound, PatchTestFailed
 from trellis.kube.perspectives import Perspectives
@@ -28,6 +27,7 @@ from trellis.kube.reader import PAGE, Listing
 from trellis.kube.resources import NAMESPACES, PODS, Manifest, Resource
 from trellis.kube.timings import KubeTimings
 from trellis.kube.transport import HttpRequest, HttpTransport
+from trellis.limits.backoff import Attempts
 from trellis.telemetry import Telemetry, get_logger
 from trellis.telemetry.health import Health
 from trellis.telemetry.metrics import trellis_version
@@ -97,7 +97,7 @@ class Kube(Perspectives):
 
     async def wait_available(self) -> None:
         """Return once the server is ready; tries for ever, with one warning while it is not."""
-        backoff = Backoff()
+        attempts = Attempts()
         warned = False
         while True:
             try:
@@ -107,7 +107,7 @@ class Kube(Perspectives):
                 if not warned:
                     log.warning("Kubernetes does not answer, trying on", server=self.server, error=str(error))
                 warned = True
-                await asyncio.sleep(backoff.next())
+                await asyncio.sleep(attempts.next())
             else:
                 self.health.ready("kubernetes")
                 if warned:

@@ -18,13 +18,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from trellis.kube.backoff import Backoff
 from trellis.kube.changes import Change, ChangeKind
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, Gone, KubeError, NotFound
 from trellis.kube.reader import Selection, WatchEvent
 from trellis.kube.resources import Manifest, Resource, key_of, older
 from trellis.kube.watch_timings import WatchTimings
+from trellis.limits.backoff import Attempts, Backoff
 from trellis.telemetry import get_logger
 
 __all__ = ["Change", "ChangeKind", "Informer"]
@@ -93,7 +93,7 @@ class Informer(Generic[T]):
         self._witness: Manifest | None = None
         """Metadata of the object that changed last, as far as is known: a store that has it has all before it."""
         self._fruitless = 0
-        self._backoff = Backoff(self._timings.backoff_first, self._timings.backoff_most)
+        self._attempts = Attempts(Backoff(self._timings.backoff_first, self._timings.backoff_most))
         self._heard = self._progressed = time.monotonic()
         self.failing: KubeError | None = None
         self.lacking: KubeError | None = None
@@ -174,7 +174,7 @@ class Informer(Generic[T]):
         except Gone as error:
             log.info("watch fell behind, listing again", resource=self.resource.plural, error=error.message)
             # Not at once: a server that answers each watch so would be asked for lists in a hot loop.
-            await asyncio.sleep(self._backoff.next())
+            await asyncio.sleep(self._attempts.next())
         except KubeError as error:
             if not await self._done_without(error):
                 await self._failed(error)
@@ -250,8 +250,8 @@ class Informer(Generic[T]):
             if time.monotonic() - self._progressed >= self._timings.idle:
                 self._witness = None  # silence without a bookmark: what happened meanwhile is not known
         if time.monotonic() - began >= self._timings.lived:
-            self._backoff.reset()
-        await asyncio.sleep(self._backoff.next())
+            self._attempts.reset()
+        await asyncio.sleep(self._attempts.next())
         if not cut and time.monotonic() - began >= seconds - self._timings.early:
             return True
         self._fruitless += 1
@@ -293,7 +293,7 @@ class Informer(Generic[T]):
             self._witness = _newer(None, event.object)
             self._upsert(event.object)
         if event.type != "BOOKMARK":
-            self._backoff.reset()
+            self._attempts.reset()
 
     def _upsert(self, manifest: Manifest) -> None:
         key = key_of(manifest)
@@ -343,7 +343,7 @@ class Informer(Generic[T]):
             self._warn("watch is interrupted, trying on", resource=self.resource.plural, error=words)
         self.failing = error
         # A server that is busy says how long; all who were told so must not come back together.
-        await asyncio.sleep((error.retry_after or 0.0) + self._backoff.next())
+        await asyncio.sleep((error.retry_after or 0.0) + self._attempts.next())
 
     def _recovered(self) -> None:
         """Note a complete list, or that none is needed."""

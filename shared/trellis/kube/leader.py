@@ -16,12 +16,12 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
-from trellis.kube.backoff import Backoff
 from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, NotLeading
 from trellis.kube.lease import LeaseRecord, new_lease, read_lease, released, taken
 from trellis.kube.resources import LEASES, Manifest, older
 from trellis.kube.timings import LeaderTimings
+from trellis.limits.backoff import Attempts, Backoff
 from trellis.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -100,16 +100,16 @@ class Leader:
         ``lead`` and leaves the lease to expire; stopped, it waits for ``lead`` to return and releases the lease.
         """
         stopped = asyncio.create_task(stop.wait(), name="stop")
-        backoff = Backoff(self._timings.restart_first, self._timings.restart_most)
+        attempts = Attempts(Backoff(self._timings.restart_first, self._timings.restart_most))
         try:
             while not stop.is_set():
                 if not await self._try_to_take():
                     self._follows()
                     await asyncio.wait({stopped}, timeout=self._next_try())
                 elif await self._reign(lead, stopped):
-                    backoff.reset()
+                    attempts.reset()
                 else:
-                    await asyncio.wait({stopped}, timeout=backoff.next())
+                    await asyncio.wait({stopped}, timeout=attempts.next())
         finally:
             stopped.cancel()
 

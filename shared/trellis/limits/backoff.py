@@ -1,16 +1,17 @@
-"""How long to wait before trying again.
+"""Waits between attempts that fail: doubled with each failure in a row, bounded.
 
-Pure. In: how often it failed in a row. Out: seconds. Called by the keyed queue and the connection.
+Pure but for the source of jitter. In: failures in a row. Out: seconds. Called by everything that retries.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 # Doubling stops here: 2.0 ** 1024 overflows, and any sensible cap is reached long before.
-_MAX_DOUBLINGS = 64
+_MAX_DOUBLINGS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +26,30 @@ class Backoff:
     random: Callable[[], float] = random.random
 
     def bound(self, failures: int) -> float:
-        """Return the longest delay after this many failures in a row, at least 1."""
+        """Return the longest delay after this many failures in a row, at least 1; the same each time."""
         return min(self.cap, self.first * 2.0 ** min(max(failures, 1) - 1, _MAX_DOUBLINGS))
 
     def delay(self, failures: int) -> float:
         """Return a delay in seconds after this many failures in a row, at least 1."""
         return self.random() * self.bound(failures)
+
+
+_CALLS: Final = Backoff(first=0.2, cap=10.0)
+"""Between attempts to reach a server."""
+
+
+@dataclass(slots=True)
+class Attempts:
+    """Counts the failures in a row of one thing, and returns the waits of a backoff after each."""
+
+    backoff: Backoff = _CALLS
+    _failures: int = field(default=0, init=False)
+
+    def next(self) -> float:
+        """Count a failure and return the seconds until the next attempt."""
+        self._failures += 1
+        return self.backoff.delay(self._failures)
+
+    def reset(self) -> None:
+        """Count from the beginning: an attempt succeeded."""
+        self._failures = 0

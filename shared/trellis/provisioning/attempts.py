@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from trellis.limits.backoff import Backoff
 from trellis.names import short_hash
 from trellis.provisioning.int_or_percent import CountOrPercent
 from trellis.provisioning.views import FailedAttempt, NodeView, Target, held_back, installed_on
@@ -120,7 +121,7 @@ def retry_at(node_uid: str, failure: FailedAttempt, retries: Retries) -> float:
     first, most = retries.first, retries.most
     if failure.disruptive:
         first, most = most, most * DISRUPTION_FACTOR
-    full: float = min(most, first * 2 ** min(failure.attempt - 1, 30))
+    full = Backoff(first, most).bound(failure.attempt)
     share = int(short_hash(node_uid, str(failure.attempt)), 16) / 16**10
     return failure.at + full * (0.5 + 0.5 * share)
 

@@ -23,13 +23,13 @@ from trellis.bus.streams.streams import limits_with
 from trellis.config.settings import ServiceSettings
 from trellis.config.timings import ServiceTimings
 from trellis.kube.access import Access
-from trellis.kube.backoff import Backoff
 from trellis.kube.claim import Claim
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, KubeError
 from trellis.kube.informer import Informer
 from trellis.kube.leader import StillRunning
 from trellis.kube.resources import NAMESPACES
+from trellis.limits.backoff import Attempts
 from trellis.runtime.shutdown import CLOSED, DRAINED, TOLD, Grace, ends_within, unless
 from trellis.runtime.startup_barrier import Together
 from trellis.telemetry import Telemetry, get_logger
@@ -162,7 +162,7 @@ class Service(ABC):
 
     async def _cluster(self, kube: Kube) -> Cluster:
         """Return which cluster this is once the API server is there and lets us in, however long that takes."""
-        backoff = Backoff()
+        attempts = Attempts()
         warned = False
         while True:
             await kube.wait_available()
@@ -174,7 +174,7 @@ class Service(ABC):
                 if not warned:
                     _log.warning("Kubernetes does not let this service begin, trying on", error=words)
                 warned = True
-                await asyncio.sleep(backoff.next())
+                await asyncio.sleep(attempts.next())
 
     async def _arrive(self, kube: Kube) -> Cluster:
         """See to the namespaces and return which cluster this is: to a confined service its own namespace is that."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.limits.backoff import Backoff
+from trellis.limits.backoff import Attempts, Backoff
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,10 @@ def test_a_delay_lies_anywhere_between_nothing_and_the_bound(failures: int, chan
     backoff = Backoff(random=lambda: chance)
     assert backoff.delay(failures) == chance * backoff.bound(failures)
     assert 0 <= backoff.delay(failures) <= backoff.cap
+
+
+def test_the_waits_double_until_an_attempt_succeeds() -> None:
+    attempts = Attempts(Backoff(first=0.5, cap=3.0, random=lambda: 1.0))
+    assert [attempts.next() for _ in range(5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
+    attempts.reset()
+    assert attempts.next() == 0.5

@@ -216,8 +216,8 @@ def test_a_restart_that_does_not_help_is_repeated_ever_more_seldom() -> None:
     assert times.may("g/group", 0)
     pauses = []
     for _ in range(7):
-        times.begun("g/group")
-        pauses.append(times.pauses["g/group"][1])
+        times.begun("g/group", 1000.0)
+        pauses.append(times.pauses["g/group"][0] - 1000.0)
     assert pauses == [120, 240, 480, 960, 1920, 3600, 3600]
     assert not times.may("g/group", times.pauses["g/group"][0] - 1)
     times.calm("g/group")

@@ -14,6 +14,7 @@ from trellis.kube.lease import new_lease, read_lease, taken
 from trellis.kube.resources import CONFIGMAPS, LEASES, Manifest
 from trellis.kube.timings import LeaderTimings
 from trellis.kube.transport import HttpRequest, Reply
+from trellis.limits.backoff import Backoff
 from trellis.telemetry import setup
 from trellis.telemetry.metrics import Metrics
 from trellis_dev.fakes.fake import FakeKube
@@ -275,7 +276,7 @@ async def test_a_server_that_is_slow_to_answer_does_not_cost_the_lease(kube: Fak
 async def test_work_that_ends_unasked_gives_the_lease_away_and_starts_over(
     kube: FakeKube, fails: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trellis.kube.backoff.random.uniform", lambda low, _: low)
+    monkeypatch.setattr(Backoff, "delay", lambda *_: 0.0)
     leader, terms, held_between = candidate(kube), 0, []
 
     async def lead(_: asyncio.Event) -> None:

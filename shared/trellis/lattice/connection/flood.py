@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, field
 
 from trellis.lattice.timings import FloodTimings
+from trellis.limits.backoff import Backoff
 
 
 @dataclass(slots=True)
@@ -21,7 +22,7 @@ class Flood:
     timings: FloodTimings = FloodTimings()
     why: str = ""
     _ends: asyncio.Event = field(default_factory=asyncio.Event)
-    _away: float = 0.0
+    _floods: int = 0
     _at: float = 0.0
 
     def watch(self) -> asyncio.Event:
@@ -40,7 +41,7 @@ class Flood:
         if not self.why:
             return 0.0
         now, self.why = time.monotonic(), ""
-        again = self._away > 0 and now - self._at < self.timings.forgotten
-        self._away = min(2 * self._away, self.timings.away_most) if again else self.timings.away
+        again = self._floods > 0 and now - self._at < self.timings.forgotten
+        self._floods = self._floods + 1 if again else 1
         self._at = now
-        return self._away
+        return Backoff(self.timings.away, self.timings.away_most).bound(self._floods)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from trellis.lattice.timings import OutageTimings
+from trellis.limits.backoff import Backoff
 
 _KINDS_MAX: Final = 8
 """Reasons that an outage may have besides; texts with a number in them could else be new for ever."""
@@ -25,7 +26,7 @@ class Outage:
         self._told: set[str] = set()
         self._at = 0.0
         self._vague = False
-        self._pause = self._timings.pause
+        self._repeats = 0
 
     def away(self, why: str, now: float, *, vague: bool = False, urgent: bool = False) -> bool:
         """It is away for this reason; return whether that is news.
@@ -41,18 +42,19 @@ class Outage:
         if why == self.why:
             return False
         known = why in self._told or len(self._told) > _KINDS_MAX
-        pause = self._pause if known else 0.0 if self._vague or urgent else self._timings.pause
+        backoff = Backoff(self._timings.pause, self._timings.pause_most)
+        pause = backoff.bound(self._repeats + 1) if known else 0.0 if self._vague or urgent else backoff.first
         if now - self._at < pause:
             return False
         if known:
-            self._pause = min(2 * self._pause, self._timings.pause_most)
+            self._repeats += 1
         return self._tell(why, now, vague=False)
 
     def over(self) -> None:
         """It is there: what comes next is another outage."""
         self.why = ""
         self._told.clear()
-        self._pause = self._timings.pause
+        self._repeats = 0
 
     def _tell(self, why: str, now: float, *, vague: bool) -> bool:
         self._told.add(why)
