@@ -11,10 +11,10 @@ COPY requirements-images.lock tool-packages*/ /tools/
 COPY requirements-installer.lock installer-packages*/ /packages/
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     mv /tools/requirements-images.lock /packages/requirements-installer.lock . \
- && { [ -d /tools/cyclonedx ] || python3 -m pip install --no-cache-dir --require-hashes --target /tools \
-      -r requirements-images.lock; } \
- && { [ -d /packages/tomlkit ] || python3 -m pip install --no-cache-dir --no-compile --target /packages \
-      --require-hashes -r requirements-installer.lock; }
+ && { [ -d /tools/cyclonedx ] || python3 -m pip install --no-cache-dir --only-binary :all: --require-hashes \
+      --target /tools -r requirements-images.lock; } \
+ && { [ -d /packages/tomlkit ] || python3 -m pip install --no-cache-dir --no-compile --only-binary :all: \
+      --target /packages --require-hashes -r requirements-installer.lock; }
 COPY pyproject.toml LICENSE deploy/images/assemble.py deploy/images/inventory.py ./
 COPY services/node_installer services/node_installer
 COPY shared/trellis/__init__.py shared/trellis/

@@ -13,10 +13,10 @@ COPY requirements-images.lock tool-packages*/ /tools/
 COPY requirements-services.lock services-packages*/ /packages/
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     mv /tools/requirements-images.lock /packages/requirements-services.lock . \
- && { [ -d /tools/cyclonedx ] || python3 -m pip install --no-cache-dir --require-hashes --target /tools \
-      -r requirements-images.lock; } \
- && { [ -d /packages/pydantic ] || PYTHONPATH=/tools python3 -m pip install --no-cache-dir --no-compile \
-      --no-build-isolation --target /packages --require-hashes -r requirements-services.lock; }
+ && { [ -d /tools/cyclonedx ] || python3 -m pip install --no-cache-dir --only-binary :all: --require-hashes \
+      --target /tools -r requirements-images.lock; } \
+ && { [ -d /packages/pydantic ] || python3 -m pip install --no-cache-dir --no-compile --only-binary :all: \
+      --target /packages --require-hashes -r requirements-services.lock; }
 COPY pyproject.toml LICENSE deploy/images/assemble.py deploy/images/inventory.py ./
 COPY services services
 COPY shared/trellis shared/trellis

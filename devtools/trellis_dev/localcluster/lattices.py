@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import nkeys
+from nacl.signing import SigningKey
 
+from trellis.config.nkey import Prefix, encode_public, encode_seed
 from trellis_dev.localcluster.building import How
 from trellis_dev.localcluster.certs import write_private
 from trellis_dev.localcluster.errors import LocalClusterError
@@ -32,7 +32,6 @@ from trellis_dev.localcluster.state import ClusterState, LatticeHost, save
 
 _READY_SECONDS: Final = 90.0
 _SECRETS_TOPIC: Final = "wasmcloud.secrets"  # as hosts of a group are started
-_SEED_BYTES: Final = 32
 # Part of subjects and of the names of KV buckets, and of processes and their files.
 _LATTICE: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _LABEL: Final = re.compile(r"[^=\s]+")
@@ -104,11 +103,11 @@ def start_host(place: Place, host: LatticeHost, started: Callable[[LatticeHost, 
 
     The wait raises as that of :func:`start_wadm`.
     """
-    seed = nkeys.encode_seed(secrets.token_bytes(_SEED_BYTES), nkeys.PREFIX_BYTE_SERVER)
-    new = host.model_copy(update={"id": nkeys.from_seed(bytearray(seed)).public_key.decode()})
+    key = SigningKey.generate()
+    new = host.model_copy(update={"id": encode_public(Prefix.HOST, key.verify_key.encode())})
     seed_file = place.private / f"{host.name}.seed"
     seed_file.unlink(missing_ok=True)
-    write_private(seed_file, bytes(seed))
+    write_private(seed_file, encode_seed(Prefix.HOST, key.encode()).encode())
     argv = [HOST, "--nats", f"nats://{LOOPBACK}:{place.port}", "--lattice", host.lattice, "--allow-file-load"]
     argv += ["--heartbeat", str(host.heartbeat), "--seed-file", str(seed_file)]
     argv += ["--secrets-topic", _SECRETS_TOPIC]

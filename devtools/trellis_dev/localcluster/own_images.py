@@ -143,10 +143,8 @@ def _fill(context: Path, image: OwnImage, checkout: Path, build: LoggedBuild) ->
     uv = str(beside) if beside.exists() else shutil.which("uv")
     if uv is None:
         raise ToolError("uv is missing, which gets the packages of images: `pip install uv`")
-    tools = context / "tool-packages"
-    # What has no wheel is built with the setuptools of the lock, and with nothing that no lock names.
-    building = LoggedBuild(context, build.log, build.abort, {**build.environment, "PYTHONPATH": str(tools)}, build.hint)
-    for target, lock in ((tools, _TOOLS_LOCK), (context / f"{image.key}-packages", image.lock)):
+    for target, lock in ((context / "tool-packages", _TOOLS_LOCK), (context / f"{image.key}-packages", image.lock)):
         locked = ["--require-hashes", "--requirement", str(checkout / lock)]
         base = ["--python", sys.executable, "--python-version", PYTHON.rpartition(":")[2]]
-        building.run([uv, "pip", "install", "--no-build-isolation", "--target", str(target), *base, *locked])
+        # Wheels alone: to build a package takes what no lock names.
+        build.run([uv, "pip", "install", "--only-binary", ":all:", "--target", str(target), *base, *locked])

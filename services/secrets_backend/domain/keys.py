@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from nacl import bindings
 
-from secrets_backend.domain.nkey import (
+from trellis.config.nkey import (
     KEY_BYTES,
     KeyFormatError,
     Prefix,

@@ -19,8 +19,8 @@ from typing import Any, Final
 from nacl import bindings
 from nacl.exceptions import BadSignatureError
 
-from secrets_backend.domain.nkey import KeyFormatError, Prefix, decode_public
 from secrets_backend.domain.reading import UNREADABLE, read_object
+from trellis.config.nkey import KeyFormatError, Prefix, decode_public
 
 _SEGMENTS: Final = 3
 _SIGNATURE_BYTES: Final = 64

@@ -4,7 +4,7 @@ And by which authorities it knows the bus. In: paths. Out: the public key, signa
 for TLS. Called by ``settings``, which refuses a file that cannot be used, and by ``trellis.bus`` at each connect, so
 that a rotated file counts from the next one on.
 Invariant: nothing of a file's content is in any message.
-Source: NATS' nkeys (base32 of prefix, key, CRC-16) and its decorated credentials files.
+Source: NATS' nkeys (Ed25519, as text in ``nkey``) and its decorated credentials files.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol
 
+from trellis.config.nkey import KEY_BYTES, KeyFormatError, Prefix, decode_seed, encode_public, encode_seed
+
 _FILE_MAX: Final = 64 * 1024
-_SEED_BYTES: Final = 32
 _JWT_BLOCK = re.compile(r"-+BEGIN NATS USER JWT-+\s+([\w.-]+)\s+-+END NATS USER JWT-+")
 _SEED_BLOCK = re.compile(r"-+BEGIN USER NKEY SEED-+\s+([A-Z2-7]+)\s+-+END USER NKEY SEED-+")
 
@@ -135,23 +136,16 @@ def identity_of(text: str, kind: Kind) -> Identity:
 
 
 def _identity(seed: str, jwt: str | None) -> Identity:
-    import nkeys  # noqa: PLC0415 (costs 0.8 MiB, and development runs without)
+    from nacl.signing import SigningKey  # noqa: PLC0415 (costs 0.8 MiB, and development runs without)
 
     try:
-        prefix, raw = nkeys.decode_seed(bytearray(seed.encode()))
-        # The library does not look at the checksum: a seed with a typing mistake would be another user.
-        intact = prefix == nkeys.PREFIX_BYTE_USER and nkeys.encode_seed(bytes(raw), prefix).decode() == seed
-    except (nkeys.NkeysError, ValueError):
-        intact = False
-    if not intact:
-        raise CredentialsError("what is in it is no user's seed, or not a whole one")
-    pair = nkeys.from_seed(bytearray(seed.encode()))
-    return Identity(pair.public_key.decode(), jwt, lambda nonce: base64.b64encode(pair.sign(nonce.encode())))
+        key = SigningKey(decode_seed(seed, Prefix.USER))
+    except KeyFormatError:
+        raise CredentialsError("what is in it is no user's seed, or not a whole one") from None
+    public = encode_public(Prefix.USER, key.verify_key.encode())
+    return Identity(public, jwt, lambda nonce: base64.b64encode(key.sign(nonce.encode()).signature))
 
 
 def new_seed() -> str:
     """Return the seed of a new user."""
-    import nkeys  # noqa: PLC0415 (as above)
-
-    seed: bytes = nkeys.encode_seed(secrets.token_bytes(_SEED_BYTES), nkeys.PREFIX_BYTE_USER)
-    return seed.decode()
+    return encode_seed(Prefix.USER, secrets.token_bytes(KEY_BYTES))

@@ -6,16 +6,15 @@ import base64
 import random
 from typing import Any
 
-import nkeys
-
 from fuzz.target import Target, tried
 from secrets_backend.domain.key_secret import KeySecretError, data_of, read_ring
-from secrets_backend.domain.nkey import KeyFormatError, Prefix, decode_public, decode_seed, encode_public, encode_seed
 from support.secrets.secret_cases import judged
 from support.secrets.secret_mutations import KINDS, drawn
+from support.secrets.secret_oracle import nkey, nkey_seed, user_of
 from support.suite.mutations import spoilt_text, text
 from trellis import names
 from trellis.config.nats_credentials import CredentialsError, Kind, identity_of
+from trellis.config.nkey import KeyFormatError, Prefix, decode_public, decode_seed, encode_public, encode_seed
 
 SECRETS = Target(
     "secret-requests",
@@ -48,7 +47,7 @@ def _judge_key(case: tuple[str, Prefix, bytes | None]) -> str:
         if outcome == "accepted":
             assert encode(prefix, found) == key
             assert raw is None or found == raw
-            assert _by_library(key, decode is decode_seed) in (None, found)
+            assert (nkey_seed(key) if decode is decode_seed else nkey(key)) == found
         else:
             assert key not in str(found) or len(key) < 6
         outcomes.append(outcome)
@@ -56,20 +55,10 @@ def _judge_key(case: tuple[str, Prefix, bytes | None]) -> str:
     return "accepted" if "accepted" in outcomes else outcomes[0]
 
 
-def _by_library(key: str, seed: bool) -> bytes | None:
-    """What NATS' own library makes of it; None for curve keys and hosts, which it does not know."""
-    if not seed:
-        return base64.b32decode(key + "=" * (-len(key) % 8))[1:-2]
-    try:
-        return bytes(nkeys.decode_seed(bytearray(key.encode()))[1])[:32]
-    except nkeys.NkeysError:
-        return None
-
-
 NKEY = Target(
     "nkeys",
     "public keys and seeds of NATS",
-    "one key has one text; the bytes are those that NATS' own library finds; no text is in an error",
+    "one key has one text; the bytes are those that a second reading finds; no text is in an error",
     _key,
     _judge_key,
     frozenset({"accepted", "KeyFormatError"}),
@@ -107,9 +96,9 @@ def _judge_credentials(case: tuple[Kind, str, bool]) -> str:
     assert found.public_key.startswith("U")
     assert len(found.sign("nonce")) == 88
     if good:
-        pair = nkeys.from_seed(bytearray(_USER.encode()))
-        assert found.public_key == pair.public_key.decode()
-        assert base64.b64decode(found.sign("nonce")) == pair.sign(b"nonce")
+        public, signature = user_of(_SEED, b"nonce")
+        assert nkey(found.public_key) == public
+        assert base64.b64decode(found.sign("nonce")) == signature
         assert found.jwt == (None if kind is Kind.NKEY else _JWT)
     return outcome
 
@@ -117,7 +106,7 @@ def _judge_credentials(case: tuple[Kind, str, bool]) -> str:
 CREDENTIALS = Target(
     "bus-credentials",
     "NATS' credentials files, and files with a seed",
-    "the user that NATS' own library finds; a seed with a typing mistake is none; nothing of it is in an error",
+    "the user and signature of OpenSSL; a seed with a typing mistake is none; nothing of it is in an error",
     _credentials,
     _judge_credentials,
     frozenset({"accepted", "CredentialsError"}),

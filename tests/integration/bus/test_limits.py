@@ -8,12 +8,12 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Iterator
 
-import nats
 import pytest
 
 from support.nats.buses import Buses, Listener, eventually, opted_out
 from support.nats.nats_users import NatsUsers
 from trellis.bus.bus import Bus, BusError, BusTimings
+from trellis.bus.connection.user_client import UserClient
 from trellis.events.node import NodeOptedOut
 from trellis.events.provision import ProvisionRemoved
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER
@@ -135,7 +135,8 @@ async def test_too_many_connections_are_named_and_the_service_is_let_in_when_the
     server.stop()
     server.start()
     user = f"{NODE_WATCHER}.{CLUSTER}"
-    place = await nats.connect(server.url, nkeys_seed=str(users.seed_file(user)))
+    place = UserClient.of(users.credentials(user))
+    await place.connect(server.url)
     bus = buses.new(NODE_WATCHER, credentials=users.credentials(user), timings=BRIEF)
     connecting = asyncio.create_task(bus.connect())
     await bus.start()

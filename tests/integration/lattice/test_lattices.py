@@ -8,14 +8,13 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
-import nkeys
 import pytest
 
 from support.lattices.lattice_speaker import LatticeSpeaker
 from support.nats.buses import eventually
 from support.suite.tcp_proxy import TcpProxy
 from trellis.bus.connection.connection import REFUSED
-from trellis.config.nats_credentials import HeldCredentials, Kind, new_seed
+from trellis.config.nats_credentials import HeldCredentials, Kind, identity_of, new_seed
 from trellis.lattice.connection.address import LatticeAddress, LinkAddress
 from trellis.lattice.connection.lattices import Lattices
 from trellis.lattice.domain.hosts import Presence
@@ -219,7 +218,7 @@ async def test_credentials_are_used_and_a_rotated_secret_is_another_connection(
     config = tmp_path / "nats.conf"
 
     def allow(seed: str) -> None:
-        public = nkeys.from_seed(bytearray(seed.encode())).public_key.decode()
+        public = identity_of(seed, Kind.NKEY).public_key
         config.write_text(
             f'authorization {{ users: [ {{ nkey: "{public}" }}, {{ user: "speaker", password: "p" }} ] }}'
         )
@@ -247,7 +246,7 @@ async def test_credentials_are_used_and_a_rotated_secret_is_another_connection(
 
 async def test_credentials_that_are_revoked_and_come_back_forget_nothing(tmp_path: Path, watched: Watched) -> None:
     ours = new_seed()
-    public = nkeys.from_seed(bytearray(ours.encode())).public_key.decode()
+    public = identity_of(ours, Kind.NKEY).public_key
     config = tmp_path / "nats.conf"
     speaker = '{ user: "speaker", password: "p" }'
 

@@ -7,8 +7,6 @@ import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import nkeys
-
 from trellis.bus.accounts.accounts import ACCOUNTS_FILE, KEYS_FILE, accounts, keys
 from trellis.bus.accounts.permissions import users
 from trellis.config.nats_credentials import Credentials, Kind, new_seed
@@ -55,7 +53,7 @@ class NatsUsers:
         public = {}
         for name, seed in self._seeds.items():
             self.seed_file(name).write_text(f"{seed}\n")
-            public[name] = nkeys.from_seed(bytearray(seed.encode())).public_key.decode()
+            public[name] = self.credentials(name).read().public_key
         (self._directory / KEYS_FILE).write_text(keys(self._clusters, public))
 
     def seed_file(self, name: str) -> Path:

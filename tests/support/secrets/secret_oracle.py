@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 BASE32 = string.ascii_uppercase + "234567"
 BASE64URL = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
@@ -229,6 +229,25 @@ def nkey(text: str) -> bytes | None:
     if _crc(raw[:33]) != int.from_bytes(raw[33:], "little") or raw[0] & 7:
         return None
     return raw[1:33]
+
+
+def nkey_seed(text: str) -> bytes | None:
+    """The 32 bytes of a seed of any kind."""
+    if len(text) != 58 or not set(text) <= set(BASE32):
+        return None
+    number = 0
+    for char in text:
+        number = number << 5 | BASE32.index(char)
+    raw = (number >> 2).to_bytes(36, "big")
+    if _crc(raw[:34]) != int.from_bytes(raw[34:], "little") or raw[0] >> 3 != 18 or raw[1] & 7 or number & 3:
+        return None
+    return raw[2:34]
+
+
+def user_of(seed: bytes, nonce: bytes) -> tuple[bytes, bytes]:
+    """The public key of a seed, and what it signs."""
+    key = Ed25519PrivateKey.from_private_bytes(seed)
+    return key.public_key().public_bytes_raw(), key.sign(nonce)
 
 
 def _crc(data: bytes) -> int:

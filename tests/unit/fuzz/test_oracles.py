@@ -73,7 +73,7 @@ BROKEN: dict[str, tuple[str, Breaking]] = {
     "registries": ("node_installer.fetch.manifests:rows", instead(lambda document, key: document.get(key) or [])),
     "kubernetes-answers": ("trellis.kube.errors:whole", instead(int)),
     "secret-requests": ("secrets_backend.domain.tokens:_verifies", instead(lambda signed, signature, key: True)),
-    "nkeys": ("secrets_backend.domain.nkey:_intact", instead(lambda raw: True)),
+    "nkeys": ("trellis.config.nkey:_intact", instead(lambda raw: True)),
     "bus-credentials": ("fuzz.targets.keys:identity_of", lambda good: lambda text, _: good(text, Kind.NKEY)),
     "curve-keys": ("fuzz.targets.keys:data_of", instead(lambda ring: {})),
 }

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nacl.signing import SigningKey
 
 from secrets_backend.domain.box import BoxError, unseal
 from secrets_backend.domain.keys import CurveKey, KeyRing
-from secrets_backend.domain.nkey import KeyFormatError, Prefix, decode_public
 from secrets_backend.domain.protocol import HOST_KEY_HEADER, open_request
 from secrets_backend.domain.tokens import TokenError, TokenKind, read_token
+from trellis.config.nkey import KeyFormatError, Prefix, decode_public, decode_seed, encode_public
 
 RECORDED: dict[str, Any] = json.loads((Path(__file__).parents[2] / "data" / "secrets" / "vectors.json").read_text())
 NOW = 1_795_240_000.0
@@ -25,6 +26,12 @@ def test_a_seed_of_rust_is_the_key_that_rust_says_it_is(name: str) -> None:
     assert key.public == KEYS[name]["public"]
     assert key.seed() == KEYS[name]["seed"]
     assert decode_public(key.public, Prefix.CURVE).hex() == KEYS[name]["x25519_public_hex"]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_signing_seed_of_rust_has_the_public_key_that_rust_says(name: str) -> None:
+    key = SigningKey(decode_seed(KEYS[name]["seed"], KINDS[name]))
+    assert encode_public(KINDS[name], key.verify_key.encode()) == KEYS[name]["public"]
 
 
 @pytest.mark.parametrize("name", KINDS)

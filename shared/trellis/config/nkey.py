@@ -1,6 +1,7 @@
 """NATS' nkeys as text: base32 without padding of prefix, 32 bytes and CRC-16/XMODEM, little endian.
 
-Pure. In: the text of a public key or a seed. Out: its 32 bytes, and back. Called by ``keys``, ``box`` and ``tokens``.
+Pure. In: the text of a public key or a seed. Out: its 32 bytes, and back. Called by ``nats_credentials``, and by
+secrets_backend for keys and tokens of wasmCloud.
 Invariant: one key has one text: lower case, padding, blanks, a wrong checksum and stray last bits are refused. Nothing
 of a text is in a message: who takes a seed for a public key would find it in a log.
 """
