@@ -36,7 +36,7 @@ IMAGES: Final = {
     "services": Contents(Path("/opt/trellis"), ("services/*", "shared/trellis"), ()),
     "installer": Contents(
         Path("/opt/trellis-installer"),
-        ("services/node_installer", "shared/trellis/__init__.py", "shared/trellis/installer_api"),
+        ("services/node_installer", "shared/trellis/__init__.py", "shared/trellis/installer_api", "shared/trellis/oci"),
         ("trellis-node-installer",),
     ),
 }

@@ -19,6 +19,7 @@ COPY pyproject.toml LICENSE deploy/images/assemble.py deploy/images/inventory.py
 COPY services/node_installer services/node_installer
 COPY shared/trellis/__init__.py shared/trellis/
 COPY shared/trellis/installer_api shared/trellis/installer_api
+COPY shared/trellis/oci shared/trellis/oci
 RUN python3 assemble.py installer \
  && python3 inventory.py /opt/trellis-installer requirements-installer.lock /inventory \
  && /opt/trellis-installer/bin/trellis-node-installer --help > /dev/null \

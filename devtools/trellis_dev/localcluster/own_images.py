@@ -59,7 +59,12 @@ SERVICES: Final = OwnImage("trellis.local/trellis:1", "services", ("services/**/
 INSTALLER: Final = OwnImage(
     "trellis.local/node-installer:1",
     "installer",
-    ("services/node_installer/**/*", "shared/trellis/__init__.py", "shared/trellis/installer_api/**/*"),
+    (
+        "services/node_installer/**/*",
+        "shared/trellis/__init__.py",
+        "shared/trellis/installer_api/**/*",
+        "shared/trellis/oci/**/*",
+    ),
 )
 
 

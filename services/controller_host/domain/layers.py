@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
-from controller_host.domain.references import WASM_MAGIC
 from controller_host.domain.source_errors import MOST_BYTES
 
+WASM_MAGIC: Final = b"\0asm"
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _WINDOW: Final = 31

@@ -8,26 +8,30 @@ Source: OCI distribution specification 1.1 (pull), and the token flow of the reg
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
-import re
 from collections.abc import Mapping
-from typing import Any, Final
-from urllib.parse import urlencode
+from typing import Final
 
-import orjson
-
-from controller_host.domain import references
 from controller_host.domain.layers import module_in
-from controller_host.domain.references import INDEXES, MANIFESTS, WASM_LAYERS, Blob, Reference
 from controller_host.domain.source_errors import MOST_BYTES, SourceError, SourceReason, too_large
+from controller_host.domain.wasm_images import WASM_LAYERS, chosen_manifest
 from controller_host.module.transfers import Transfer
 from controller_host.module.web import Answer
+from trellis.oci.challenge import Authorization
+from trellis.oci.manifests import (
+    ACCEPTED,
+    Blob,
+    Document,
+    MalformedDocument,
+    blob_of,
+    digest_of,
+    is_index,
+    read_document,
+    rows,
+)
+from trellis.oci.references import Reference
 
 _DOCUMENT_BYTES: Final = 4 * 2**20
 _LAYERS: Final = 64
-_ACCEPTED: Final = {"Accept": ", ".join((*INDEXES, *MANIFESTS))}
-_CHALLENGE: Final = re.compile(r'(\w+)="([^"]*)"')
 
 
 class Registry:
@@ -37,7 +41,7 @@ class Registry:
         self._transfer = transfer
         self._reference = reference
         self._credentials = credentials
-        self._authorization = ""
+        self._authorization = Authorization(reference.repository, credentials)
 
     async def confirm(self) -> None:
         """See to it that the registry lets these credentials have the manifest, without fetching anything.
@@ -45,7 +49,7 @@ class Registry:
         Raises:
             SourceError: it does not.
         """
-        await self._get(f"manifests/{self._reference.wanted}", _ACCEPTED, method="HEAD")
+        await self._get(f"manifests/{self._reference.wanted}", ACCEPTED, method="HEAD")
 
     async def module(self) -> bytes:
         """Return the module.
@@ -55,7 +59,7 @@ class Registry:
         """
         manifest = await self._manifest()
         try:
-            layers = references.layers_of(manifest)
+            layers = [blob_of(row) for row in rows(manifest, "layers")]
         except ValueError as error:
             raise self._no_module(error) from None
         wasm = [layer for layer in layers if layer.media_type in WASM_LAYERS]
@@ -75,26 +79,24 @@ class Registry:
         except ValueError as error:
             raise self._no_module(error) from None
 
-    async def _manifest(self) -> Mapping[str, Any]:
+    async def _manifest(self) -> Document:
         content_type, found = await self._document(self._reference.wanted)
-        if not references.is_index(content_type, found):
+        if not is_index(found, content_type):
             return found
         try:
-            digest = references.chosen_manifest(found)
+            digest = chosen_manifest(found)
         except ValueError as error:
             raise self._no_module(error) from None
         return (await self._document(digest))[1]
 
-    async def _document(self, wanted: str) -> tuple[str, Mapping[str, Any]]:
-        answer = await self._get(f"manifests/{wanted}", _ACCEPTED, _DOCUMENT_BYTES)
+    async def _document(self, wanted: str) -> tuple[str, Document]:
+        answer = await self._get(f"manifests/{wanted}", ACCEPTED, _DOCUMENT_BYTES)
         if wanted.startswith("sha256:"):
             self._check(wanted, answer.body, "manifest")
         try:
-            found = orjson.loads(answer.body)
-        except orjson.JSONDecodeError:
-            found = None
-        if not isinstance(found, dict):
-            raise SourceError(SourceReason.UNAVAILABLE, f"{self._reference}: the manifest is no JSON")
+            found = read_document(answer.body)
+        except MalformedDocument as error:
+            raise SourceError(SourceReason.UNAVAILABLE, f"{self._reference}: the manifest {error}") from None
         return answer.headers.get("Content-Type", ""), found
 
     async def _blob(self, blob: Blob, most: int = MOST_BYTES) -> bytes:
@@ -105,7 +107,7 @@ class Registry:
         return body
 
     def _check(self, digest: str, body: bytes, what: str) -> None:
-        found = f"sha256:{hashlib.sha256(body).hexdigest()}"
+        found = digest_of(body)
         if found != digest:
             message = f"{self._reference}: the {what} should have {digest} and has {found}"
             raise SourceError(SourceReason.CHECKSUM_MISMATCH, message)
@@ -113,11 +115,11 @@ class Registry:
     async def _get(
         self, path: str, headers: Mapping[str, str], most: int = MOST_BYTES, *, method: str = "GET"
     ) -> Answer:
-        url = self._reference.url(path)
-        answer = await self._transfer.ask(method, url, self._with_authorization(headers), most=most)
-        if answer.status == 401 and not self._authorization:
-            self._authorization = await self._authorize(answer.headers.get("WWW-Authenticate", ""))
-            answer = await self._transfer.ask(method, url, self._with_authorization(headers), most=most)
+        url, authorization = self._reference.url(path), self._authorization
+        answer = await self._transfer.ask(method, url, {**headers, **authorization.headers()}, most=most)
+        if answer.status == 401 and not authorization.headers():
+            await self._authorize(answer.headers.get("WWW-Authenticate", ""))
+            answer = await self._transfer.ask(method, url, {**headers, **authorization.headers()}, most=most)
         if answer.status == 200:
             return answer
         if answer.status in {401, 403}:
@@ -127,28 +129,16 @@ class Registry:
         message = f"{self._reference}: the registry answers {answer.status} to a request for {path}"
         raise SourceError(SourceReason.UNAVAILABLE, message)
 
-    def _with_authorization(self, headers: Mapping[str, str]) -> dict[str, str]:
-        return {**headers, **({"Authorization": self._authorization} if self._authorization else {})}
-
-    async def _authorize(self, challenge: str) -> str:
-        """Return the header that the registry's challenge asks for, "" if there is nothing to say."""
-        scheme, _, rest = challenge.partition(" ")
-        login = f"Basic {base64.b64encode(self._credentials.encode()).decode()}" if self._credentials else ""
-        if scheme.lower() == "basic":
-            return login
-        values = dict(_CHALLENGE.findall(rest))
-        if scheme.lower() != "bearer" or "realm" not in values:
-            return ""
-        scope = values.get("scope") or f"repository:{self._reference.repository}:pull"
-        query = urlencode({"service": values.get("service", ""), "scope": scope})
-        url = f"{values['realm']}{'&' if '?' in values['realm'] else '?'}{query}"
-        answer = await self._transfer.ask("GET", url, {"Authorization": login} if login else {}, most=_DOCUMENT_BYTES)
+    async def _authorize(self, challenge: str) -> None:
+        request = self._authorization.challenged(challenge)
+        if request is None:
+            return
+        answer = await self._transfer.ask("GET", request.url, request.headers, most=_DOCUMENT_BYTES)
         if answer.status in {401, 403}:
             raise self._refused(answer)
         try:
-            found = orjson.loads(answer.body)
-            return f"Bearer {references.fit_for_header(found.get('token') or found['access_token'])}"
-        except (ValueError, KeyError, AttributeError):
+            self._authorization.granted(answer.body)
+        except MalformedDocument:
             message = f"{self._reference}: its token server answers {answer.status} and gives no token"
             raise SourceError(SourceReason.UNAVAILABLE, message) from None
 

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from controller_host.domain.references import credentials_for, parse_reference
 from controller_host.domain.source_errors import SourceError, SourceReason
 from controller_host.module.files import read_below
 from controller_host.module.registry import Registry
@@ -33,6 +32,7 @@ from trellis.crds.wasm_controllers import ConfigMapModule, Module, OciModule
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, NotFound
 from trellis.kube.resources import CONFIGMAPS, SECRETS, Manifest, Resource
+from trellis.oci.references import credentials_for, parse_image
 from trellis.runtime.fair_share import Shares
 
 _OBJECTS: Final = (16, 4)
@@ -115,7 +115,7 @@ class Sources:
     async def registry(self, asked: Asked, oci: OciModule, transfer: Transfer) -> Registry:
         """Return a conversation with the registry of an image; raises SourceError, KubeError."""
         try:
-            reference = parse_reference(oci.image)
+            reference = parse_image(oci.image)
         except ValueError as error:
             raise SourceError(SourceReason.NOT_FOUND, str(error)) from None
         credentials = None
@@ -127,8 +127,9 @@ class Sources:
                 raise SourceError(SourceReason.FORBIDDEN, f"{name} has no {_DOCKER_CONFIG}")
             try:
                 credentials = credentials_for(reference, config)
-            except ValueError as error:
-                raise SourceError(SourceReason.FORBIDDEN, f"{name}: {error}") from None
+            except ValueError:
+                message = f"{name}: its {_DOCKER_CONFIG} is no Docker configuration"
+                raise SourceError(SourceReason.FORBIDDEN, message) from None
             if credentials is None:
                 raise SourceError(SourceReason.FORBIDDEN, f"{name} has nothing for {reference.registry}")
         return Registry(transfer, reference, credentials)

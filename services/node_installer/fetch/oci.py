@@ -10,44 +10,17 @@ server only, and only over https unless http is allowed.
 
 from __future__ import annotations
 
-import hashlib
-import re
-import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
 
 from node_installer.domain.errors import InstallError
-from node_installer.fetch import archive, manifests
-from node_installer.fetch.web import Response, Web, basic
-from trellis.installer_api.json_text import read_json
+from node_installer.fetch import archive
+from node_installer.fetch.web import Response, Web
 from trellis.installer_api.result import FailureReason
-
-# No part of a repository is empty, "." or "..": it would be another repository's address.
-_PART: Final = "[a-z0-9]+(?:(?:[.]|__?|-+)[a-z0-9]+)*"
-_REFERENCE = re.compile(
-    rf"oci(?P<plain>\+http)?://(?P<registry>[^/@]+)/(?P<repository>{_PART}(?:/{_PART})*)"
-    r"(?::(?P<tag>[\w][\w.-]{0,127}))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
-)
-_CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
-_DOCKER_HUB: Final = "docker.io"
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """A name in a registry, taken apart."""
-
-    registry: str
-    repository: str
-    tag: str
-    digest: str | None
-    scheme: str = "https"
-
-    @property
-    def wanted(self) -> str:
-        """What is asked for: the digest if there is one."""
-        return self.digest or self.tag
+from trellis.oci import manifests
+from trellis.oci.challenge import Authorization
+from trellis.oci.references import Reference, credentials_for, parse_location
 
 
 def parse_reference(location: str) -> Reference:
@@ -56,46 +29,23 @@ def parse_reference(location: str) -> Reference:
     Raises:
         InstallError: ``InvalidSpec``.
     """
-    found = _REFERENCE.fullmatch(location)
-    if not found:
-        message = f"{location} is no reference like oci://registry.example/team/shim:1.2@sha256:…"
-        raise InstallError(FailureReason.INVALID_SPEC, message)
-    return Reference(
-        registry=found["registry"],
-        repository=found["repository"],
-        tag=found["tag"] or "latest",
-        digest=found["digest"],
-        scheme="http" if found["plain"] else "https",
-    )
+    try:
+        return parse_location(location)
+    except ValueError as error:
+        raise InstallError(FailureReason.INVALID_SPEC, str(error)) from error
 
 
-def credentials_for(registry: str, config: bytes | None) -> str | None:
-    """Return ``user:password`` for a registry from a Docker configuration (a pull secret's ``.dockerconfigjson``).
+def login_for(reference: Reference, config: bytes | None) -> str | None:
+    """Return ``user:password`` for a reference from a Docker configuration (a pull secret's ``.dockerconfigjson``).
 
     Raises:
         InstallError: ``DownloadFailed``: the configuration cannot be read.
     """
-    if config is None:
-        return None
     try:
-        auths: Mapping[str, Any] = read_json(config).get("auths") or {}
-        for name, entry in auths.items():
-            if name.removeprefix("https://").removeprefix("http://").split("/")[0] not in _names(registry):
-                continue
-            if entry.get("auth"):
-                import base64  # noqa: PLC0415 (only here)
-
-                return base64.b64decode(entry["auth"]).decode()
-            if entry.get("username"):
-                return f"{entry['username']}:{entry.get('password', '')}"
-    except (ValueError, AttributeError, TypeError) as error:
+        return None if config is None else credentials_for(reference, config, by_path=False)
+    except ValueError as error:
         message = "the registry credentials are no Docker configuration (config.json)"
         raise InstallError(FailureReason.DOWNLOAD_FAILED, message) from error
-    return None
-
-
-def _names(registry: str) -> tuple[str, ...]:
-    return (registry, "index.docker.io", "registry-1.docker.io") if registry == _DOCKER_HUB else (registry,)
 
 
 @dataclass(slots=True)
@@ -105,7 +55,10 @@ class Registry:
     web: Web
     reference: Reference
     credentials: str | None
-    _authorization: str | None = field(default=None, init=False)
+    _authorization: Authorization = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._authorization = Authorization(self.reference.repository, self.credentials)
 
     def fetch(self, arch: str, work: Path, member: str | None, names: tuple[str, ...]) -> Path:
         """Return the shim for an architecture as a file in ``work``.
@@ -116,7 +69,7 @@ class Registry:
         try:
             return self._fetch(arch, work, member, names)
         except manifests.MalformedDocument as error:
-            raise InstallError(FailureReason.DOWNLOAD_FAILED, f"{self._shown}: {error}") from error
+            raise InstallError(FailureReason.DOWNLOAD_FAILED, f"{self._shown}: the manifest {error}") from error
 
     def _fetch(self, arch: str, work: Path, member: str | None, names: tuple[str, ...]) -> Path:
         layers = manifests.rows(self._manifest(arch), "layers")
@@ -134,18 +87,17 @@ class Registry:
         listed = manifests.rows(document, "manifests")
         for item in listed:
             if manifests.platform_of(item) == ("linux", arch):
-                return self._document(manifests.digest_of(item))[1]
+                return self._document(manifests.blob_of(item).digest)[1]
         offered = ", ".join("/".join(manifests.platform_of(item)) for item in listed)
         message = f"{self._shown} has nothing for linux/{arch}, only {offered or 'nothing at all'}"
         raise InstallError(FailureReason.NO_SOURCE, message)
 
     def _document(self, wanted: str) -> tuple[str, manifests.Document]:
-        accepted = ", ".join((*manifests.INDEXES, *manifests.MANIFESTS))
-        answer = self._get(f"manifests/{wanted}", {"Accept": accepted})
+        answer = self._get(f"manifests/{wanted}", manifests.ACCEPTED)
         if answer.status != 200:
             message = f"{self._shown}: the registry answers {answer.status} to a request for {wanted}"
             raise InstallError(FailureReason.DOWNLOAD_FAILED, message)
-        if wanted.startswith("sha256:") and hashlib.sha256(answer.body).hexdigest() != wanted.partition(":")[2]:
+        if wanted.startswith("sha256:") and manifests.digest_of(answer.body) != wanted:
             message = f"{self._shown}: the manifest does not have the digest {wanted}"
             raise InstallError(FailureReason.CHECKSUM_MISMATCH, message)
         return answer.headers.get("content-type", ""), manifests.read_document(answer.body)
@@ -186,19 +138,20 @@ class Registry:
         raise InstallError(FailureReason.SHIM_NOT_IN_ARCHIVE, f"{self._shown}: the shim is in no layer by itself")
 
     def _blob(self, layer: manifests.Document, target: Path) -> Path:
-        digest = manifests.digest_of(layer)
-        headers = {"Authorization": self._authorization} if self._authorization else {}
-        found = self.web.download(self._url(f"blobs/{digest}"), target, headers=headers)
+        digest = manifests.blob_of(layer).digest
+        url = self.reference.url(f"blobs/{digest}")
+        found = self.web.download(url, target, headers=self._authorization.headers())
         if found != digest.partition(":")[2]:
             message = f"{self._shown}: a blob should have {digest} and has sha256:{found}"
             raise InstallError(FailureReason.CHECKSUM_MISMATCH, message)
         return target
 
     def _get(self, path: str, headers: Mapping[str, str]) -> Response:
-        answer = self.web.get(self._url(path), self._authorized(headers))
-        if answer.status == 401 and self._authorization is None:
-            self._authorization = self._authorize(answer.headers.get("www-authenticate", ""))
-            answer = self.web.get(self._url(path), self._authorized(headers))
+        url = self.reference.url(path)
+        answer = self.web.get(url, {**headers, **self._authorization.headers()})
+        if answer.status == 401 and not self._authorization.headers():
+            self._authorize(answer.headers.get("www-authenticate", ""))
+            answer = self.web.get(url, {**headers, **self._authorization.headers()})
         if answer.status in (401, 403):
             given = (
                 "the credentials are refused" if self.credentials else "it wants credentials, and none are given for it"
@@ -206,30 +159,16 @@ class Registry:
             raise InstallError(FailureReason.DOWNLOAD_FAILED, f"{self._shown}: {given} ({answer.status})")
         return answer
 
-    def _authorized(self, headers: Mapping[str, str]) -> dict[str, str]:
-        return {**headers, **({"Authorization": self._authorization} if self._authorization else {})}
-
-    def _authorize(self, challenge: str) -> str | None:
-        scheme, _, rest = challenge.partition(" ")
-        login = basic(self.credentials) if self.credentials else None
-        if scheme.lower() == "basic":
-            return login
-        values = dict(_CHALLENGE.findall(rest))
-        if scheme.lower() != "bearer" or "realm" not in values:
-            return None
-        scope = values.get("scope", f"repository:{self.reference.repository}:pull")
-        query = urllib.parse.urlencode({"service": values.get("service", ""), "scope": scope})
-        joint = "&" if "?" in values["realm"] else "?"
-        answer = self.web.get(f"{values['realm']}{joint}{query}", {"Authorization": login} if login else {})
+    def _authorize(self, challenge: str) -> None:
+        request = self._authorization.challenged(challenge)
+        if request is None:
+            return
+        answer = self.web.get(request.url, request.headers)
         try:
-            return f"Bearer {manifests.token_in(answer.body)}"
+            self._authorization.granted(answer.body)
         except manifests.MalformedDocument as error:
             message = f"{self._shown}: the token server answers {answer.status} and gives no token"
             raise InstallError(FailureReason.DOWNLOAD_FAILED, message) from error
-
-    def _url(self, path: str) -> str:
-        host = "registry-1.docker.io" if self.reference.registry == _DOCKER_HUB else self.reference.registry
-        return f"{self.reference.scheme}://{host}/v2/{self.reference.repository}/{path}"
 
     @property
     def _shown(self) -> str:
@@ -258,4 +197,4 @@ def _is_hidden(file: str, hidden: set[str]) -> bool:
 
 
 def _is_tar(layer: manifests.Document) -> bool:
-    return "tar" in str(layer.get("mediaType", ""))
+    return "tar" in manifests.media_type_of(layer)

@@ -56,7 +56,7 @@ class Stage:
     def _get(self, source: Source, folder: Path, names: tuple[str, ...], arch: str) -> Path:
         if source.location.startswith("oci"):
             reference = oci.parse_reference(source.location)
-            credentials = oci.credentials_for(reference.registry, self._docker_config(source))
+            credentials = oci.login_for(reference, self._docker_config(source))
             shim = oci.Registry(self.web, reference, credentials).fetch(arch, folder, source.member, names)
             if source.sha256 and (found := _sha256(shim)) != source.sha256:
                 raise _mismatch(source.location, source.sha256, found)

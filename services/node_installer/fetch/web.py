@@ -8,7 +8,6 @@ host and never stand in a message; a cut download is an error, never a short fil
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import http.client
 import ipaddress
@@ -27,6 +26,7 @@ from node_installer.domain.errors import InstallError
 from trellis.installer_api.digits import whole
 from trellis.installer_api.redaction import redact_url
 from trellis.installer_api.result import FailureReason
+from trellis.oci.challenge import basic
 
 MAX_DOWNLOAD_BYTES: Final = 1 << 30
 _BLOCK: Final = 1 << 18
@@ -179,11 +179,6 @@ def _store(answer: http.client.HTTPResponse, target: Path, limit: int) -> str:
         # http.client tells only of a cut chunked answer; this one it would take for whole.
         raise http.client.IncompleteRead(b"", wanted - size)
     return digest.hexdigest()
-
-
-def basic(credentials: str) -> str:
-    """Return the header for ``user:password`` (RFC 7617)."""
-    return "Basic " + base64.b64encode(credentials.encode()).decode()
 
 
 def _without_credentials(url: str) -> tuple[str, str]:

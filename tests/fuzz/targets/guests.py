@@ -14,7 +14,6 @@ from typing import Any
 
 import orjson
 
-from controller_host.domain import references
 from controller_host.domain.call_fields import CallRefused
 from controller_host.domain.calls import Happening, Verb, answer, read
 from controller_host.domain.results import WAIT_MAX, read_result
@@ -25,12 +24,13 @@ from fuzz.target import Target, jsonable, tried
 from fuzz.targets.archives import room
 from host_manager.domain.inputs import _registries
 from node_installer.domain.errors import InstallError
-from node_installer.fetch.oci import Registry, credentials_for, parse_reference
+from node_installer.fetch.oci import Registry, login_for, parse_reference
 from node_installer.fetch.web import Response, Web
 from support.suite.mutations import dumped, mutated_often, spoilt, text
 from trellis.installer_api.result import FailureReason
 from trellis.kube.errors import Call, KubeError, error_from
 from trellis.kube.nesting import MOST_LEVELS, cut
+from trellis.oci.references import credentials_for, parse_image
 
 _OBJECT = {
     "apiVersion": "v1",
@@ -134,7 +134,7 @@ def _reference(rng: random.Random) -> tuple[str, bytes]:
 
 def _judge_reference(case: tuple[str, bytes]) -> str:
     image, config = case
-    outcome, found = tried(lambda: references.parse_reference(image), ValueError)
+    outcome, found = tried(lambda: parse_image(image), ValueError)
     here, installed = tried(lambda: parse_reference(f"oci://{image}"), InstallError)
     for how, one in ((outcome, found), (here, installed)):
         if how == "accepted":
@@ -146,10 +146,10 @@ def _judge_reference(case: tuple[str, bytes]) -> str:
             assert one.digest is None or image.endswith(f"@{one.digest}")
     if outcome == "accepted":
         assert found.url("x").startswith("https://")
-        who, login = tried(lambda: references.credentials_for(found, config), ValueError)
+        who, login = tried(lambda: credentials_for(found, config), ValueError)
         assert who != "accepted" or login is None or ":" in login or _is_of(config, login)
     if here == "accepted":
-        tried(lambda: credentials_for(installed.registry, config), InstallError)
+        tried(lambda: login_for(installed, config), InstallError)
     data = {"data": {".dockerconfigjson": _packed(config)}}
     registries, problem = _registries({("Secret", "s"): data}, "s")
     assert registries or problem is not None
@@ -275,7 +275,7 @@ class _Transfer:
 
 
 def _check_module(documents: list[tuple[int, str, bytes]], blobs: Mapping[str, bytes], login: str | None) -> None:
-    registry = ModuleRegistry(_Transfer(documents, blobs), references.parse_reference("r.example/t/s:1"), login)
+    registry = ModuleRegistry(_Transfer(documents, blobs), parse_image("r.example/t/s:1"), login)
     how, found = tried(lambda: asyncio.run(registry.module()), SourceError)
     assert how != "accepted" or found in blobs.values()
 

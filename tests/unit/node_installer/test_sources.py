@@ -16,7 +16,7 @@ from backports import zstd
 
 from node_installer.domain.errors import InstallError
 from node_installer.fetch import archive
-from node_installer.fetch.oci import credentials_for
+from node_installer.fetch.oci import login_for, parse_reference
 from node_installer.fetch.web import Web
 from trellis.installer_api.result import PERMANENT, FailureReason, InstallResult
 from unit.node_installer.servers import Answer, Registry, certificates, serving
@@ -461,4 +461,4 @@ def test_a_registry_over_plain_http_must_be_asked_for(tmp_path: Path) -> None:
 
 def test_a_broken_pull_secret_is_named() -> None:
     with pytest.raises(InstallError, match="Docker configuration"):
-        credentials_for("r", b"[]")
+        login_for(parse_reference("oci://r/a"), b"[]")

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from application_manager.tombstones import _parsed
-from controller_host.domain import references
 from node_installer.domain.errors import InstallError
 from node_installer.domain.refusal import parse_refusal
 from node_installer.domain.state import parse_journal, parse_state
-from node_installer.fetch.oci import credentials_for
+from node_installer.fetch.oci import login_for
 from node_installer.node import cri
 from trellis.installer_api.json_text import NestedTooDeepError, read_json
 from trellis.installer_api.result import parse_result
 from trellis.installer_api.spec import SpecError, parse_spec
 from trellis.limits.breaker_record import decode
+from trellis.oci.references import credentials_for, parse_image
 
 DEEP = "[" * 20_000 + "]" * 20_000
 DEEP_OBJECT = '{"auths": ' + DEEP + "}"
@@ -40,9 +40,9 @@ def test_whoever_reads_it_refuses_it_as_any_other_garbage() -> None:
 
 def test_a_docker_configuration_of_it_is_none() -> None:
     with pytest.raises(InstallError, match="no Docker configuration"):
-        credentials_for("r.example", DEEP_OBJECT.encode())
+        login_for(parse_image("r.example/a"), DEEP_OBJECT.encode())
     with pytest.raises(ValueError, match="no Docker configuration"):
-        references.credentials_for(references.parse_reference("r.example/a"), DEEP_OBJECT.encode())
+        credentials_for(parse_image("r.example/a"), DEEP_OBJECT.encode())
 
 
 def test_a_runtime_that_answers_with_it_has_answered_nothing() -> None:

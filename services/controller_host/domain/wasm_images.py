@@ -1,0 +1,34 @@
+"""The WebAssembly module among what an index or a manifest lists.
+
+Pure. In: documents of a registry. Out: digests and layers. Called by ``registry``.
+Source: the media types of WebAssembly artifacts (CNCF TAG Runtime, and Solo's and Krustlet's before it).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from trellis.oci.manifests import Document, blob_of, is_attestation, platform_of, rows
+
+WASM_LAYERS: Final = frozenset(
+    {
+        "application/wasm",
+        "application/vnd.wasm.content.layer.v1+wasm",
+        "application/vnd.module.wasm.content.layer.v1+wasm",
+    }
+)
+
+
+def chosen_manifest(index: Document) -> str:
+    """Return the digest of the one manifest of an index that is for WebAssembly, or that is the only one.
+
+    Raises:
+        ValueError: there is none, or it is not clear which; the message says it of "the image".
+    """
+    listed = [(row, *platform_of(row)) for row in rows(index, "manifests") if not is_attestation(row)]
+    wasm = [one for one in listed if one[2].startswith("wasm") or one[1].startswith("wasi")]
+    fitting = wasm or listed
+    if len(fitting) != 1:
+        offered = ", ".join(f"{system or '?'}/{arch or '?'}" for _, system, arch in listed) or "nothing"
+        raise ValueError(f"has {offered}: one of them has to be for wasm")
+    return blob_of(fitting[0][0]).digest

@@ -1,0 +1,111 @@
+"""Names in registries, and the logins that a Docker configuration has for them.
+
+Pure. In: the text of a reference, a Docker configuration. Out: their parts. Called by the node installer and by
+controller_host, which do the requests.
+Source: OCI distribution specification 1.1; ``.dockerconfigjson`` as the kubelet reads it: by registry, or by a path
+below one, of which the longest counts.
+Invariant: no part of a repository is empty, "." or "..": it would be another repository's address.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from trellis.installer_api.json_text import read_json
+
+_PART: Final = "[a-z0-9]+(?:(?:[.]|__?|-+)[a-z0-9]+)*"
+_IN_REGISTRY: Final = (
+    rf"/(?P<repository>{_PART}(?:/{_PART})*)(?::(?P<tag>\w[\w.-]{{0,127}}))?(?:@(?P<digest>sha256:[0-9a-f]{{64}}))?"
+)
+_IMAGE: Final = re.compile(r"(?P<registry>[a-zA-Z0-9.-]+(?::[0-9]+)?)" + _IN_REGISTRY)
+_LOCATION: Final = re.compile(r"oci(?P<plain>\+http)?://(?P<registry>[^/@]+)" + _IN_REGISTRY)
+_DOCKER_HUB: Final = "registry-1.docker.io"
+_DOCKER_HUB_NAMES: Final = frozenset({"docker.io", "index.docker.io", _DOCKER_HUB})
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A name in a registry, taken apart; ``digest`` None: the manifest that the tag names now."""
+
+    registry: str
+    repository: str
+    tag: str
+    digest: str | None
+    scheme: str = "https"
+
+    def __str__(self) -> str:
+        """Return it for people: with the tag, if it was given or counts."""
+        return f"{self.registry}/{self.repository}" + (f":{self.tag}" if self.tag else "")
+
+    @property
+    def wanted(self) -> str:
+        """What is asked for: the digest if there is one."""
+        return self.digest or self.tag
+
+    def url(self, path: str) -> str:
+        """Return the address of something in the repository."""
+        host = _DOCKER_HUB if self.registry in _DOCKER_HUB_NAMES else self.registry
+        return f"{self.scheme}://{host}/v2/{self.repository}/{path}"
+
+
+def parse_image(image: str) -> Reference:
+    """Take ``registry/repository[:tag][@digest]`` apart.
+
+    Raises:
+        ValueError: it is no reference.
+    """
+    found = _IMAGE.fullmatch(image)
+    if found is None:
+        raise ValueError(f"{image} is no reference like registry.example/team/controller:1.2@sha256:…")
+    return _reference(found, "https")
+
+
+def parse_location(location: str) -> Reference:
+    """Take ``oci://registry/repository[:tag][@digest]`` apart (``oci+http://``: without TLS).
+
+    Raises:
+        ValueError: it is no such location.
+    """
+    found = _LOCATION.fullmatch(location)
+    if found is None:
+        raise ValueError(f"{location} is no reference like oci://registry.example/team/shim:1.2@sha256:…")
+    return _reference(found, "http" if found["plain"] else "https")
+
+
+def _reference(found: re.Match[str], scheme: str) -> Reference:
+    tag = found["tag"] or ("" if found["digest"] else "latest")
+    return Reference(found["registry"], found["repository"], tag, found["digest"], scheme)
+
+
+def credentials_for(reference: Reference, config: bytes, *, by_path: bool = True) -> str | None:
+    """Return ``user:password`` for a reference from a Docker configuration, None if it has none for it.
+
+    ``by_path`` False: the first login of the registry counts, also one that is for a path below it.
+
+    Raises:
+        ValueError: it is no such configuration.
+    """
+    try:
+        auths: Mapping[str, Any] = read_json(config).get("auths") or {}
+        fitting = [(name, entry) for name, entry in auths.items() if _is_for(name, reference, by_path)]
+        for _, entry in sorted(fitting, key=lambda one: -len(one[0]) if by_path else 0):
+            if entry.get("auth"):
+                return base64.b64decode("".join(entry["auth"].split()), validate=True).decode()
+            if entry.get("username"):
+                # JSON can have halves of characters, which no header can.
+                return f"{entry['username']}:{entry.get('password', '')}".encode().decode()
+    except (ValueError, AttributeError, TypeError):
+        raise ValueError("it is no Docker configuration") from None
+    return None
+
+
+def _is_for(name: str, reference: Reference, by_path: bool) -> bool:
+    place = name.removeprefix("https://").removeprefix("http://").rstrip("/")
+    host, _, path = place.partition("/")
+    if host != reference.registry and not {host, reference.registry} <= _DOCKER_HUB_NAMES:
+        return False
+    return not by_path or path in {"", "v1", "v2"} or f"{reference.repository}/".startswith(f"{path}/")
