@@ -23,7 +23,7 @@ import nats
 from nats.js.api import KeyValueConfig
 from nats.js.kv import KeyValue
 
-from application_manager.following import Following, News
+from application_manager.following import Following
 from machine import describe
 from trellis.lattice.connection.address import LatticeAddress, LinkAddress
 from trellis.lattice.domain.store import ModelStore
@@ -123,7 +123,7 @@ async def measure(server: NatsServer, port: int, lattices: int, applications: in
     client = await nats.connect(server.url, name="bench")
     kv = await client.jetstream().create_key_value(KeyValueConfig(bucket=BUCKET, history=1))
     of = await write(kv, lattices, applications)
-    following = Following(News(), "bench")
+    following = Following(lambda mark, names: None, "bench")
     running = asyncio.create_task(following.run())
     began = Moment.of(port)
     for lattice in sorted(set(of.values())):
