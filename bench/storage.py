@@ -123,7 +123,7 @@ async def measure(server: NatsServer, port: int, lattices: int, applications: in
     client = await nats.connect(server.url, name="bench")
     kv = await client.jetstream().create_key_value(KeyValueConfig(bucket=BUCKET, history=1))
     of = await write(kv, lattices, applications)
-    following = Following(lambda mark, names: None, "bench")
+    following = Following(lambda *_: None, "bench")
     running = asyncio.create_task(following.run())
     began = Moment.of(port)
     for lattice in sorted(set(of.values())):
