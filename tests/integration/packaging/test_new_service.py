@@ -11,14 +11,13 @@ import time
 import tomllib
 from pathlib import Path
 
-import nkeys
 import pytest
 import yaml
 
 from support.cluster.grants import granted
 from support.suite.service_process import free_port, get
 from trellis.bus.accounts.accounts import ACCOUNTS_FILE, KEYS_FILE, TEMPLATE_FILE
-from trellis.config.nats_credentials import new_seed
+from trellis.config.nats_credentials import Kind, identity_of, new_seed
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.api import Api
 from trellis_dev.localcluster.nats import NatsServer
@@ -118,7 +117,7 @@ def bus_of(root: Path, directory: Path) -> Path:
     for variable in re.findall(r"^(NKEY_\w+): ", (root / "deploy/nats" / TEMPLATE_FILE).read_text(), re.MULTILINE):
         seed = new_seed()
         (directory / f"{variable}.nk").write_text(f"{seed}\n")
-        keys.append(f'{variable}: "{nkeys.from_seed(bytearray(seed.encode())).public_key.decode()}"\n')
+        keys.append(f'{variable}: "{identity_of(seed, Kind.NKEY).public_key}"\n')
     (directory / KEYS_FILE).write_text("".join(keys))
     return config
 
