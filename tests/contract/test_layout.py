@@ -40,11 +40,11 @@ def test_the_index_lists_every_decision_once_by_its_number() -> None:
 
 
 def test_the_wheel_of_production_has_services_and_what_they_share() -> None:
-    packages = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    assert {name.partition("/")[0] for name in packages} == {"services", "shared"}
+    wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["only-include"] == wheel["sources"] == ["services", "shared"]
 
 
 def test_no_dependency_has_a_package_of_the_name_of_ours() -> None:
-    ours = {Path(name).name for name in PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]}
+    ours = {path.parent.name for root in ("services", "shared") for path in (ROOT / root).glob("*/__init__.py")}
     installed = packages_distributions()
     assert {name: installed[name] for name in ours if {*installed.get(name, ())} - OURS} == {}

@@ -133,7 +133,7 @@ def test_five_edits_add_a_service(checkout: Checkout, cluster: ClusterInfo, clus
     assert re.search(r"of [a-z, -]*\bgreeter\b", run_help)
     assert "| `TRELLIS_GREETING` | `hello` |" in checkout.text("docs/reference/settings.md")
     assert "\n## greeter\n" in checkout.text("docs/reference/rights.md")
-    assert "acted on by | `greeter` |" in checkout.text("docs/reference/events.md")
+    assert "| `greeter` |" in checkout.text("docs/reference/events.md")
     assert "| [greeter](greeter.md) | Greets each Node" in checkout.text("docs/services/index.md")
     assert "- services/greeter.md\n" in checkout.text("mkdocs.yml")
     assert "TRELLIS_EVENTS.greeter-nodes-trellis" in checkout.text("deploy/nats/accounts.conf")

@@ -133,4 +133,4 @@ def test_what_is_measured_finds_its_modules_compiled(tmp_path: Path, monkeypatch
     environment = as_in_the_images(tmp_path / "bytecode")
     assert "PYTHONDONTWRITEBYTECODE" not in environment
     compiled = {path.name.partition(".")[0] for path in (tmp_path / "bytecode").rglob("*.pyc")}
-    assert compiled >= {"runtime", "_bindings", "app", "run_command"}
+    assert compiled >= {"runtime", "_bindings", "app", "command"}
