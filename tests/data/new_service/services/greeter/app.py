@@ -28,11 +28,11 @@ def create_app(settings: Settings) -> LedService:
 
 def compose(settings: Settings, base: Base) -> Work:
     """Join the parts for one term of leadership."""
+    queue = KeyedQueue[str](workers=1, name="nodes", telemetry=base.telemetry)
+    base.bus.subscribe("nodes", CONSUMED, on_node(queue))
 
     async def greet(name: str, trace: TraceContext | None) -> None:
         del trace
         _log.info("greeting", greeting=settings.greeting, node=name)
 
-    queue = KeyedQueue(greet, workers=1, name="nodes", telemetry=base.telemetry)
-    base.bus.subscribe("nodes", CONSUMED, on_node(queue))
-    return Work([], [queue], lambda: None, lambda: None)
+    return Work([], {queue: greet}, lambda: None, lambda: None)
