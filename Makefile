@@ -47,7 +47,7 @@ check: install ## Lint, types, boundaries, unit and contract tests (2 min)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/mypy deploy/images/*.py
-	@$(BIN)/lint-imports --no-cache
+	@PYTHONPATH=tools $(BIN)/lint-imports --no-cache
 	@if $(HAS_NODE); then $(BIN)/trellis dev page --check; else echo "no node here: the console's page is neither built nor checked" >&2; fi
 	@$(BIN)/python tests/units.py $(UNITS)
 
