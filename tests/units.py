@@ -57,7 +57,9 @@ def install(folder: Path) -> Path:
         subprocess.run(build, cwd=project, check=True)
     lock = ROOT / "requirements-dev.lock"
     subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, folder / "venv"], check=True)
-    subprocess.run([UV, "pip", "sync", "--quiet", "--python", python, "--require-hashes", lock], check=True)
+    subprocess.run(
+        [UV, "pip", "sync", "--quiet", "--compile-bytecode", "--python", python, "--require-hashes", lock], check=True
+    )
     wheels = sorted(folder.glob("*.whl"))
     subprocess.run([UV, "pip", "install", "--quiet", "--python", python, "--no-deps", *wheels], check=True)
     return python
