@@ -134,6 +134,10 @@ class Known:
         for uid in self.refused.by_uid:
             self.blocked_until.pop(uid, None)
 
+    def blocked_for(self, uid: str) -> float:
+        """Return the seconds for which a node's slot is given back, 0 if it is not."""
+        return max(0.0, self.blocked_until.get(uid, 0.0) - time.monotonic())
+
     def refusal_retry(self) -> float:
         """Return the seconds between two attempts of a node: all refused ones together cause a few writes a second."""
         return self.timings.refusals.bound(len(self.refused.by_uid))
@@ -142,8 +146,6 @@ class Known:
         """Say whether a node has the slot for a Job (digest, attempt) at this very moment; from now on it keeps it."""
         if self.ledger is None:
             return False  # it is about to be read anew, and what it says is begun then
-        if self.blocked_until.get(node.uid, 0.0) > time.monotonic():
-            return False  # the slot was given back, which the planner is about to write
         if begun := self.begun.begin(node.uid, what, job, [self.ledger, *([self.writing] if self.writing else [])]):
             self.certain.discard((node.uid, *what))
         return begun

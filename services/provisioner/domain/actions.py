@@ -84,6 +84,8 @@ class Snapshot:
     """Why node_watcher cannot write on the Node what is proved."""
     refused: str = ""
     """What is reported of the node as refused, with the API server's words; "" if nothing is."""
+    blocked_for: float = 0.0
+    """Seconds for which the slot is given back, 0 if it is not: no Job is made meanwhile."""
     tell_skip: bool = False
     """Whether the Node is to say that it is skipped."""
     timings: NodeTimings = NodeTimings()

