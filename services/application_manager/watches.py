@@ -1,4 +1,4 @@
-"""What application_manager watches: groups of hosts, Applications, the operator that it replaces.
+"""What application_manager watches: host groups, Applications, the operator that it replaces.
 
 In: a client. Out: informers to run; their changes fill indexes, and put keys in the queues. Called by ``app`` and, in
 the event loop, by the informers. Invariant: nothing is decided here.

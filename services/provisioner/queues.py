@@ -41,7 +41,7 @@ class Queues:
             self.shims.add_after(name, self.known.timings.status_delay)
 
     def list_all(self) -> None:
-        """Have everything run, with the ledger read anew."""
+        """Have everything run, with the ledger read again."""
         self.known.doubt()
         for name in self.known.names():
             self.nodes.add(name)
