@@ -16,7 +16,6 @@ from typing import Final, Self
 
 from trellis_dev.localcluster import tools
 from trellis_dev.localcluster.commands import nats_server
-from trellis_dev.localcluster.errors import PortInUseError, StartError
 from trellis_dev.localcluster.guard import Guard, guard
 from trellis_dev.localcluster.ports import LOOPBACK, free_ports, is_free
 from trellis_dev.localcluster.processes import ProcessRecord, alive, end, freeze, send, spawn
@@ -24,7 +23,6 @@ from trellis_dev.localcluster.readiness import nats_answers, wait_ready
 
 _START_SECONDS: Final = 20.0
 _STOP_SECONDS: Final = 10.0
-_TRIES: Final = 5
 
 
 class NatsServer:
@@ -61,15 +59,13 @@ class NatsServer:
     def __enter__(self) -> Self:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._guard = guard(self._directory, self._token)
-        for _ in range(_TRIES):
-            (self.port,) = free_ports(1)
-            try:
-                self.start()
-            except PortInUseError:
-                continue
-            return self
-        self.close()
-        raise StartError("nats-server found every port taken that was free just before; start it again")
+        (self.port,) = free_ports(1)
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
