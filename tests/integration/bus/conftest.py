@@ -5,12 +5,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator
 
-import nats
 import pytest
 from nats.aio.client import Client
 from nats.js import JetStreamContext
 
 from support.nats.buses import Buses
+from support.nats.reconnecting import left, reconnecting
 from trellis_dev.localcluster.nats import NatsServer
 
 
@@ -25,9 +25,9 @@ async def buses(nats_server: NatsServer) -> AsyncIterator[Buses]:
 
 @pytest.fixture
 async def client(nats_server: NatsServer) -> AsyncIterator[Client]:
-    connection = await nats.connect(nats_server.url, max_reconnect_attempts=-1, reconnect_time_wait=0)
+    connection = await reconnecting(nats_server.url)
     yield connection
-    await connection.close()
+    await left(connection)
 
 
 @pytest.fixture

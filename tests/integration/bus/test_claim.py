@@ -8,7 +8,6 @@ import shutil
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-import nats
 import orjson
 import pytest
 import structlog
@@ -16,6 +15,7 @@ from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
 from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
+from support.nats.reconnecting import left, reconnecting
 from trellis.bus.accounts.claim import Claim
 from trellis.bus.accounts.naming import CLAIM_STREAM, claim_subject
 from trellis.bus.bus import Bus, BusTimings, BusUnavailable
@@ -48,13 +48,13 @@ async def buses(server: NatsServer) -> AsyncIterator[Buses]:
 @pytest.fixture
 async def jetstream(server: NatsServer) -> AsyncIterator[JetStreamContext]:
     """JetStream without a bucket, so that each test's lifetime of a claim counts."""
-    client = await nats.connect(server.url, max_reconnect_attempts=-1, reconnect_time_wait=0)
+    client = await reconnecting(server.url)
     stream = client.jetstream()
     for info in await stream.streams_info():
         if info.config.name == CLAIM_STREAM:
             await stream.delete_stream(CLAIM_STREAM)
     yield stream
-    await client.close()
+    await left(client)
 
 
 def why(buses: Buses, index: int) -> str:

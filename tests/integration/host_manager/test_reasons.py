@@ -101,7 +101,8 @@ async def test_an_image_that_cannot_be_had_is_told_with_the_kubelets_words(runni
     await degraded(
         running, "ImagePullBackOff", f"pod {pod['metadata']['name']}, container wasmcloud-host", "wasmcloud:1.4.0"
     )
-    assert running.condition("group", "Ready")[0] == "False"
+    # The Deployment's own count follows the pod's status a little later.
+    await eventually(lambda: running.condition("group", "Ready")[0] == "False", "not ready", seconds=PATIENCE)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from host_manager.listening import CONNECTION
 from host_manager.timings import Timings
 from support.lattices.lattice_recordings import everything
 from support.nats.buses import Buses, eventually, eventually_async
+from support.nats.reconnecting import left, reconnecting
 from trellis.bus.bus import Bus
 from trellis.bus.streams.tail import Selection, TailedEvent, Tally, replay
 from trellis.lattice.connection.address import LatticeAddress, LinkAddress
@@ -75,12 +76,12 @@ class Origin:
 
 @pytest.fixture
 async def origin(origin_server: NatsServer) -> AsyncIterator[Origin]:
-    client = await nats.connect(origin_server.url, max_reconnect_attempts=-1, reconnect_time_wait=0)
+    client = await reconnecting(origin_server.url)
     made = Origin(origin_server, f"l-{secrets.token_hex(4)}", client.jetstream())
     await made.make_streams()
     yield made
     origin_server.start()
-    await client.close()
+    await left(client)
 
 
 @pytest.fixture

@@ -10,11 +10,10 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-import nats
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from support.lattices.lattice_recordings import messages
+from support.nats.reconnecting import left, reconnecting
 from support.suite.settling import settle
 
 
@@ -30,9 +29,7 @@ class LatticeSpeaker:
     options: dict[str, Any] = field(default_factory=dict)
 
     async def __aenter__(self) -> Self:
-        self.client: Client = await nats.connect(
-            self.url, max_reconnect_attempts=-1, reconnect_time_wait=0, **self.options
-        )
+        self.client = await reconnecting(self.url, **self.options)
         control = f"wasmbus.ctl.v1.{self.lattice}"
         await self.client.subscribe(f"{control}.host.ping", cb=self._ping)
         await self.client.subscribe(f"{control}.host.get.*", cb=self._get)
@@ -42,7 +39,7 @@ class LatticeSpeaker:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.client.close()
+        await left(self.client)
 
     def add(self, host_id: str, **changed: Any) -> None:
         """Let there be a host; it says nothing by itself."""

@@ -13,10 +13,10 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-import nats
 from nacl.public import Box, PrivateKey, PublicKey
 from nacl.signing import SigningKey
-from nats.aio.client import Client
+
+from support.nats.reconnecting import left, reconnecting
 
 ACCOUNT, MODULE, SERVER, CURVE = 0, 12 << 3, 13 << 3, 23 << 3
 _VERSION = b"xkv1"
@@ -78,12 +78,12 @@ class Host:
     server: str = ""
 
     async def __aenter__(self) -> Self:
-        self.client: Client = await nats.connect(self.url, max_reconnect_attempts=-1, **self.options)
+        self.client = await reconnecting(self.url, **self.options)
         self.tokens = (self.issuer.token(self.entity.public), self.issuer.token(self.host.public))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.client.close()
+        await left(self.client)
 
     def subject(self, operation: str) -> str:
         """Return the subject of an operation."""

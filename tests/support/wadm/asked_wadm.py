@@ -9,10 +9,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-import nats
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from support.nats.reconnecting import left, reconnecting
 from support.suite.settling import settle
 
 Manifest = dict[str, Any]
@@ -47,13 +46,13 @@ class AskedWadm:
     deployed: dict[str, str] = field(default_factory=dict)
 
     async def __aenter__(self) -> Self:
-        self.client: Client = await nats.connect(self.url)
+        self.client = await reconnecting(self.url)
         await self.client.subscribe(f"wadm.api.{self.lattice}.model.>", cb=self._answer)
         await settle(self.client)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.client.close()
+        await left(self.client)
 
     def put(self, given: Manifest, *, deployed: bool = False) -> None:
         """Let it have a version."""

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import nats
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import KeyValueConfig
 from nats.js.errors import BucketNotFoundError, KeyDeletedError, KeyNotFoundError
 from nats.js.kv import KeyValue
 
+from support.nats.reconnecting import left, reconnecting
 from support.suite.settling import settle
 
 BUCKET = "wadm_manifests"
@@ -50,9 +50,7 @@ class WadmStandIn:
     _lost: bool = False
 
     async def __aenter__(self) -> Self:
-        self.client: Client = await nats.connect(
-            self.url, max_reconnect_attempts=-1, reconnect_time_wait=0, **self.options
-        )
+        self.client = await reconnecting(self.url, **self.options)
         self._jetstream: JetStreamContext = self.client.jetstream(timeout=2)
         await self.make_bucket()
         verbs: dict[str, Answer] = {
@@ -66,7 +64,7 @@ class WadmStandIn:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.client.close()
+        await left(self.client)
 
     @property
     def key(self) -> str:
