@@ -1,11 +1,12 @@
 """Wires application_manager: the only place that builds its clients and joins its parts.
 
-In: settings (and clients, where a test brings its own). Out: a service to run. Called by ``__main__`` and the bundle.
+In: settings (and clients, where a test brings its own). Out: a service to run. Called by ``__main__`` and
+``trellis run``.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
@@ -17,6 +18,7 @@ from application_manager.freshness import TellGroups
 from application_manager.gather import Key, Known
 from application_manager.lattices import FollowLattices
 from application_manager.metrics import Measures
+from application_manager.recall import recall
 from application_manager.reconciler import Keep
 from application_manager.rights import remedy, words
 from application_manager.settings import Settings
@@ -26,13 +28,6 @@ from application_manager.watches import Enqueue, Watches
 from trellis import names
 from trellis.bus.bus import Bus
 from trellis.bus.consume.queue import KeyedQueue
-from trellis.events.applications import (
-    ApplicationDeleted,
-    ApplicationFact,
-    ApplicationOverridden,
-    ApplicationRejected,
-    ApplicationSynced,
-)
 from trellis.events.subjects import APPLICATION_MANAGER
 from trellis.kube.breaker import Breaker, Scope, named
 from trellis.kube.client import Kube
@@ -128,11 +123,3 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
             refused_groups.run,
         ],
     )
-
-
-async def recall(said: Said, bus: Bus) -> None:
-    """Read back what was said of Applications: what went away meanwhile is said now."""
-    kinds = (ApplicationSynced, ApplicationOverridden, ApplicationRejected, ApplicationDeleted)
-    facts: AsyncIterator[ApplicationFact] = bus.last_facts(kinds)
-    async for fact in facts:
-        said.note(fact)

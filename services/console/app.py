@@ -1,7 +1,8 @@
 """Wires the console: the only place that builds its clients and joins its parts.
 
-In: settings (and a client, where a test brings its own). Out: a service to run. Called by ``__main__`` and the bundle.
-Invariant: towards Kubernetes it is nobody but a viewer, and, where a proxy says who that is, the one who may be him.
+In: settings (and a client, where a test brings its own). Out: a service to run. Called by ``__main__`` and
+``trellis run``. Invariant: towards Kubernetes it is nobody but a viewer, and, where a proxy says who that is, the one
+who may be him.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Wires controller_host: the only place that builds its clients and joins its parts.
 
-In: settings (and clients, where a test brings its own). Out: a service to run. Called by ``__main__`` and the bundle.
+In: settings (and clients, where a test brings its own). Out: a service to run. Called by ``__main__`` and
+``trellis run``.
 """
 
 from __future__ import annotations

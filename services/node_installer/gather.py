@@ -32,7 +32,6 @@ from trellis.installer_api.spec import ARCHITECTURES
 
 _COMMAND_SECONDS: Final = 10.0
 _TEMPLATES: Final = ("config.toml.tmpl", "config-v3.toml.tmpl")
-_ELSEWHERE: Final = frozenset({"microk8s", "k3s", "rke2", "k0s"})
 _OS_ID = re.compile(r"^ID=[\"']?([a-z0-9._-]+)", re.MULTILINE)
 
 
@@ -123,7 +122,7 @@ def _os_id(disk: Disk) -> str:
 
 def _main_config(disk: Disk, preset: Preset, found: Sequence[Process]) -> str:
     """Return the file containerd was started with, where its command line says so and the distribution does not."""
-    if preset.name in _ELSEWHERE:
+    if preset.config_is_generated:
         return preset.config
     for arguments in (process.arguments for process in found):
         if not arguments or arguments[0].rpartition("/")[2] != "containerd":

@@ -1,6 +1,6 @@
 """What node_watcher knows: Nodes and installer Jobs as watched, and what it has said of them.
 
-In: changes from the informers, the last facts from the bus. Out: a frozen snapshot of one node name.
+In: changes from the informers, and by ``recall`` the last facts from the bus. Out: a frozen snapshot of one node name.
 Called by ``app``; filled by ``watches``. Invariant: reading a snapshot makes no request.
 """
 
@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 
 from node_watcher.domain.actions import Said, Snapshot
 from node_watcher.timings import Timings
-from trellis.bus.bus import Bus
-from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.kube.mass_deletions import Deletions
 from trellis.provisioning.job_index import JobIndex
 from trellis.provisioning.shim_marks import ShimMarks
@@ -20,8 +18,6 @@ from trellis.provisioning.shims import ShimView
 from trellis.provisioning.targets import wanted_on
 from trellis.provisioning.views import KWASM, NodeView, Wish, installed_on, newest, wish_of
 from trellis.telemetry import TraceContext
-
-NODE_FACTS = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone, NodeReady)
 
 
 @dataclass(eq=False)
@@ -106,29 +102,3 @@ class World:
     def names(self) -> set[str]:
         """Return every node name of our concern: those that exist and those something was said of."""
         return set(self.nodes) | set(self.said)
-
-
-async def recall(world: World, bus: Bus) -> None:
-    """Read from the bus what was said of each node, so that a new leader does not say it all again.
-
-    A lost stream is no trouble: then everything is said again, which readers take without harm.
-    """
-    facts = [fact async for fact in bus.last_facts(NODE_FACTS)]
-    for fact in facts:
-        world.remember(fact.name, said_after(world.said.get(fact.name), fact))
-
-
-def said_after(said: Said | None, fact: NodeFact) -> Said | None:
-    """Return what has been said once this fact is added, facts coming in the order they were said."""
-    ready = said.ready if said and said.uid == fact.uid else None
-    match fact:
-        case NodeOptedIn():
-            return Said(fact.uid, opted_in=True, ready=ready)
-        case NodeOptedOut():
-            return Said(fact.uid, opted_in=False)
-        case NodeGone():
-            return None
-        case NodeReady(digest=digest):
-            return Said(fact.uid, opted_in=True, ready=digest)
-        case _:
-            return Said(fact.uid)

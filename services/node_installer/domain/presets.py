@@ -1,6 +1,6 @@
 """The distributions this program knows, as one table: how to tell them, what to edit and restart, where shims go.
 
-Pure data. Called by ``gather`` (which preset, which files to read), ``target`` and ``runtime``. Another distribution is
+Pure data. Called by ``gather`` (which preset, which files to read), ``target`` and ``edits``. Another distribution is
 another row and a fixture tree under tests/data/node_installer.
 Sources: each distribution's own installer and documentation; the file layouts stand in the fixture trees.
 Invariant: rows are tried in order and the first that fits wins, so a row comes before the more general ones.
@@ -42,6 +42,8 @@ class Preset:
 
     name: str
     config: str
+    config_is_generated: bool = False
+    """Also where containerd's command line names another file: that one is generated from ``config``, or not ours."""
     os_ids: tuple[str, ...] = ()
     """``ID`` of os-release; with ``marks`` too, both must hold."""
     marks: tuple[str, ...] = ()
@@ -121,6 +123,7 @@ PRESETS: Final = (
     Preset(
         "microk8s",
         f"{MICROK8S}/current/args/containerd-template.toml",
+        config_is_generated=True,
         marks=(f"{MICROK8S}/current/args/containerd-template.toml",),
         # The snap may not see /opt, but always its own common directory.
         base_dirs=(f"{MICROK8S}/common/trellis",),
@@ -133,6 +136,7 @@ PRESETS: Final = (
     Preset(
         "rke2",
         f"{RKE2}/config.toml",
+        config_is_generated=True,
         marks=(f"{RKE2}/config.toml",),
         style=Style.TEMPLATE,
         socket="/run/k3s/containerd/containerd.sock",
@@ -141,6 +145,7 @@ PRESETS: Final = (
     Preset(
         "k3s",
         f"{K3S}/config.toml",
+        config_is_generated=True,
         marks=(f"{K3S}/config.toml",),
         style=Style.TEMPLATE,
         socket="/run/k3s/containerd/containerd.sock",
@@ -155,6 +160,7 @@ PRESETS: Final = (
     Preset(
         "k0s",
         "/etc/k0s/containerd.toml",
+        config_is_generated=True,
         marks=("/etc/k0s/containerd.toml", "/var/lib/k0s/bin/containerd"),
         style=Style.DROPIN,
         dropins="/etc/k0s/containerd.d",

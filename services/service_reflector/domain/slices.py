@@ -9,6 +9,7 @@ Source: discovery.k8s.io/v1 EndpointSlice: one address type and one list of port
 from __future__ import annotations
 
 import ipaddress
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -112,10 +113,10 @@ def _packed(prefix: str, wanted: dict[str, Manifest], there: Sequence[SliceView]
     return filled or packed[:1]
 
 
-def _index(one: SliceView, prefix: str) -> tuple[int, str]:
+def _index(one: SliceView, prefix: str) -> tuple[float, str]:
     number = one.name.removeprefix(prefix)
     found = whole(number)
-    return (ENDPOINTS_MAX if found is None else found, one.name)
+    return (math.inf if found is None else found, one.name)
 
 
 def _addresses(pod: PodView, family: Family) -> list[str]:

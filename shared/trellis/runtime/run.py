@@ -1,7 +1,7 @@
 """How services live: connect, campaign if one replica is to work, work, hand over, stop.
 
 In: settings and ``compose``, which wires a service's parts. Out: a process that outlives outages and stops within its
-grace period. Called by each ``app`` and by the bundle.
+grace period. Called by each ``app`` and by ``trellis run``.
 Invariants: everything a term built is gone before the lease is released; a part that ends unasked ends the term, never
 the process.
 """

@@ -160,7 +160,7 @@ SECRECY: Final = (
         "_hide",
         'user is None or "@" in user',
         "user is None",
-        "tests/unit/settings/test_redaction.py::test_no_password_survives",
+        "tests/unit/config/test_redaction.py::test_no_password_survives",
     ),
     Break(
         "readiness shows passwords of addresses",
@@ -169,7 +169,7 @@ SECRECY: Final = (
         "Health.not_ready",
         "redact_url(why)",
         "why",
-        "tests/unit/health/test_health.py::test_a_reason_shows_no_password",
+        "tests/unit/telemetry/test_health.py::test_a_reason_shows_no_password",
     ),
     Break(
         "escape characters of a cluster reach the terminal",

@@ -83,7 +83,7 @@ CIRCUIT_BREAKERS: Final = (
         "Limits.allowed",
         "max(",
         "min(",
-        "tests/unit/shared/test_breaker.py::test_five_may_go_or_ten_percent_and_the_next_one_opens_it",
+        "tests/unit/limits/test_breaker.py::test_five_may_go_or_ten_percent_and_the_next_one_opens_it",
     ),
     Break(
         "the share is of what is left, not of what there was",
@@ -92,7 +92,7 @@ CIRCUIT_BREAKERS: Final = (
         "_ask_one",
         "max([population, *(one.population for one in state.admissions)])",
         "population",
-        "tests/unit/shared/test_breaker.py::"
+        "tests/unit/limits/test_breaker.py::"
         "test_a_mass_that_goes_one_by_one_is_measured_by_the_number_there_was_at_first",
     ),
     Break(
@@ -129,6 +129,6 @@ CIRCUIT_BREAKERS: Final = (
         "close",
         "everything_for is not None, held",
         "everything_for is None, held",
-        "tests/unit/shared/test_breaker.py::test_closing_lets_what_is_held_go_and_nothing_else",
+        "tests/unit/limits/test_breaker.py::test_closing_lets_what_is_held_go_and_nothing_else",
     ),
 )

@@ -72,7 +72,7 @@ DELETED_SHIMS: Final = (
         "deleted_alone",
         "if definition is None:",
         "if definition is None and not deleting:",
-        "tests/unit/shared/test_deletions.py::test_shims_whose_crd_cannot_be_found_are_no_decision_about_one_shim",
+        "tests/unit/kube/test_deletions.py::test_shims_whose_crd_cannot_be_found_are_no_decision_about_one_shim",
     ),
     Break(
         "of Shims that go together the last counts as gone alone",
@@ -81,7 +81,7 @@ DELETED_SHIMS: Final = (
         "deleted_alone",
         "min(one.deleted_at - before, after - one.deleted_at)",
         "after - one.deleted_at",
-        "tests/unit/shared/test_deletions.py::test_a_shim_is_deleted_alone_if_neither_its_crd_nor_another_shim_is",
+        "tests/unit/kube/test_deletions.py::test_a_shim_is_deleted_alone_if_neither_its_crd_nor_another_shim_is",
     ),
     Break(
         "the finalizer of a Shim goes while nodes have it",

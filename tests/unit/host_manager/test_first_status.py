@@ -11,13 +11,13 @@ from typing import Any, cast
 import pytest
 
 from host_manager import gather, looked
-from host_manager.app import Reconcile
 from host_manager.apply import Effects
 from host_manager.domain.decide import Action
 from host_manager.domain.snapshot import Snapshot
 from host_manager.gather import Known
 from host_manager.leave import Leave
 from host_manager.listening import Listening
+from host_manager.reconciler import Reconcile
 from host_manager.timings import Timings
 from support.lattices.host_groups import MINIMAL
 from trellis.bus.bus import Bus

@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from host_manager.app import Reconcile
 from host_manager.apply import Effects
 from host_manager.domain.pods import PodView
 from host_manager.domain.views import view_group
 from host_manager.gather import Known
 from host_manager.leave import HOSTS, Leave, going_with
 from host_manager.listening import Listening
+from host_manager.reconciler import Reconcile
 from support.lattices.host_groups import MINIMAL
 from trellis import names
 from trellis.bus.bus import Bus

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from node_watcher.domain.actions import Said
-from node_watcher.gather import World, said_after
+from node_watcher.gather import World
+from node_watcher.recall import said_after
 from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.kube.mass_deletions import Deletions
 from trellis.kube.resources import SHIMS

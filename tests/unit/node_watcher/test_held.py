@@ -8,9 +8,9 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from node_watcher.app import Reconcile
 from node_watcher.apply import Effects
 from node_watcher.gather import World
+from node_watcher.reconciler import Reconcile
 from support.nodes.withdrawals import Holding
 from trellis import names
 from trellis.config.timings import DeletionTimings

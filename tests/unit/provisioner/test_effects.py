@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from provisioner.app import Planner
 from provisioner.apply import Effects
 from provisioner.canary_apply import ProofEffects
 from provisioner.domain.actions import (
@@ -30,6 +29,7 @@ from provisioner.domain.decide import decide
 from provisioner.domain.plan import Plan
 from provisioner.gather import snapshot_of, world_of
 from provisioner.known import Known
+from provisioner.planner import Planner
 from provisioner.queues import PLAN
 from provisioner.rollout_apply import RolloutEffects
 from provisioner.settings import Settings

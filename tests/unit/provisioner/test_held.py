@@ -8,9 +8,9 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 
-from provisioner.app import Reconcile
 from provisioner.apply import Effects
 from provisioner.known import Known
+from provisioner.reconciler import Reconcile
 from provisioner.settings import Settings
 from support.nodes.withdrawals import Holding
 from trellis.provisioning.ledger import Entry, Ledger

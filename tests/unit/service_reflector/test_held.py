@@ -9,10 +9,10 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from service_reflector.app import Reflect
 from service_reflector.apply import Effects
 from service_reflector.domain.snapshot import Claim, Snapshot
 from service_reflector.domain.wishes import wish_of
+from service_reflector.reconciler import Reflect
 from support.nodes.withdrawals import Holding
 from support.wadm.manifests import manifest
 from trellis.lattice.domain.manifests import read_application

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from unittest.mock import Mock
 
-from service_reflector.app import PRESERVED, compose
+from service_reflector.app import compose
 from service_reflector.domain.ownership import Undecided
 from service_reflector.domain.snapshot import Preserved
+from service_reflector.reconciler import PRESERVED
 from service_reflector.settings import Settings
 from trellis.kube.resources import HOST_CONFIGS
 from trellis.lattice.domain.service_views import ServiceView

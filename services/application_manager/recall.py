@@ -1,0 +1,27 @@
+"""Reads back from the bus what was published of Applications, so that a new leader publishes only what changed.
+
+In: the last event of each subject. Out: the memory of what was published. Called once, before the first run of a key.
+Invariant: a lost stream is no trouble: then all is published again, which readers take without harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from application_manager.domain.facts import Said
+from trellis.bus.bus import Bus
+from trellis.events.applications import (
+    ApplicationDeleted,
+    ApplicationFact,
+    ApplicationOverridden,
+    ApplicationRejected,
+    ApplicationSynced,
+)
+
+
+async def recall(said: Said, bus: Bus) -> None:
+    """Read back what was said of Applications: what went away meanwhile is said now."""
+    kinds = (ApplicationSynced, ApplicationOverridden, ApplicationRejected, ApplicationDeleted)
+    facts: AsyncIterator[ApplicationFact] = bus.last_facts(kinds)
+    async for fact in facts:
+        said.note(fact)

@@ -1,0 +1,37 @@
+"""Reads back from the bus what was published of each node, so that a new leader publishes only what changed.
+
+In: the last event of each subject. Out: the memory of what was published. Called once, before the first run of a key.
+Invariant: a lost stream is no trouble: then all is published again, which readers take without harm.
+"""
+
+from __future__ import annotations
+
+from node_watcher.domain.actions import Said
+from node_watcher.gather import World
+from trellis.bus.bus import Bus
+from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
+
+NODE_FACTS = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone, NodeReady)
+
+
+async def recall(world: World, bus: Bus) -> None:
+    """Read from the bus what was said of each node."""
+    facts = [fact async for fact in bus.last_facts(NODE_FACTS)]
+    for fact in facts:
+        world.remember(fact.name, said_after(world.said.get(fact.name), fact))
+
+
+def said_after(said: Said | None, fact: NodeFact) -> Said | None:
+    """Return what has been said once this fact is added, facts coming in the order they were said."""
+    ready = said.ready if said and said.uid == fact.uid else None
+    match fact:
+        case NodeOptedIn():
+            return Said(fact.uid, opted_in=True, ready=ready)
+        case NodeOptedOut():
+            return Said(fact.uid, opted_in=False)
+        case NodeGone():
+            return None
+        case NodeReady(digest=digest):
+            return Said(fact.uid, opted_in=True, ready=digest)
+        case _:
+            return Said(fact.uid)

@@ -1,0 +1,74 @@
+"""One run of a node name's key: gather, decide, apply, in the node's trace.
+
+In: names of Nodes. Out: writes and facts by ``apply``. Called by the queue of ``app``. Invariant: what is withdrawn
+from the circuit breaker is nothing that this run would take away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from node_watcher.apply import Effects
+from node_watcher.domain import decide as deciding
+from node_watcher.domain.actions import Action, Destroy, SayFact, Snapshot
+from node_watcher.gather import World
+from trellis.events.node import NodeReady
+from trellis.kube.errors import KubeError
+from trellis.kube.refusals import is_refused
+from trellis.telemetry import Telemetry, TraceContext, context_from, current_trace, links_of, trace_from
+
+
+@dataclass(frozen=True, slots=True)
+class Reconcile:
+    """One run of a node name's key: gather, decide, apply, in the node's trace."""
+
+    world: World
+    effects: Effects
+    telemetry: Telemetry
+
+    async def run(self, name: str, trace: TraceContext | None) -> float | None:
+        """Bring one node up to date; raises KubeError for the queue to try again."""
+        observed_ns = self.world.observed_ns.pop(name, None)
+        await self.world.deletions.look(self.world.shims.values())
+        snapshot = self.world.snapshot(name)
+        actions = deciding.decide(snapshot)
+        destroys = any(isinstance(action, Destroy) for action in actions)
+        undecided = snapshot.unknown or snapshot.look_in is not None
+        if snapshot.node is not None and not (destroys or undecided):
+            self.effects.breaker.withdraw(deciding.NODES, snapshot.node.uid)
+        if not actions:
+            if snapshot.node is None:
+                self.world.forget(name)
+            return snapshot.look_in
+        parent = self._trace_of(snapshot) or trace
+        with self.telemetry.tracer.start_as_current_span(
+            f"reconcile node {name}",
+            context=context_from(parent),
+            links=links_of(parent),
+            start_time=observed_ns if parent is None else None,
+            attributes={"k8s.node.name": name, "trellis.actions": [type(action).__name__ for action in actions]},
+        ):
+            if (current := current_trace()) is not None:
+                self.world.traces[name] = current
+            again = await self._apply(snapshot, actions)
+        if any(isinstance(action, SayFact) and isinstance(action.fact, NodeReady) for action in actions):
+            self.world.traces.pop(name, None)  # what happens to the node from now on is another story
+        return min((one for one in (again, snapshot.look_in) if one is not None), default=None)
+
+    async def _apply(self, snapshot: Snapshot, actions: Sequence[Action]) -> float | None:
+        try:
+            return await self.effects.apply(snapshot.name, actions)
+        except KubeError as error:
+            if snapshot.node is not None and is_refused(error):
+                await self.effects.report_refusal(snapshot.node, snapshot.job, error)
+            raise
+
+    def _trace_of(self, snapshot: Snapshot) -> TraceContext | None:
+        """Return the trace a change belongs to: the Job's, else the one the node's opting in began."""
+        node, said = snapshot.node, snapshot.said
+        if node is None or said is None or not said.opted_in or said.uid != node.uid:
+            self.world.traces.pop(snapshot.name, None)
+        if snapshot.job is not None and snapshot.job.traceparent:
+            return trace_from(snapshot.job.traceparent)
+        return self.world.traces.get(snapshot.name)

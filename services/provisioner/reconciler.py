@@ -1,0 +1,65 @@
+"""One run of a node name's key: gather, decide, apply, in the trace of the node's opting in.
+
+In: names of Nodes. Out: Jobs by ``apply``. Called by the queue of ``app``. Invariant: a refused write is reported on
+the node before it is tried again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from provisioner.apply import Effects
+from provisioner.domain import decide as deciding
+from provisioner.domain.actions import Action, CreateJob, Destroy, LookAgain, Snapshot
+from provisioner.gather import snapshot_of
+from provisioner.known import Known
+from trellis.kube.errors import KubeError
+from trellis.kube.refusals import is_refused
+from trellis.provisioning.reasons import Reason as NodeReason
+from trellis.provisioning.views import newest
+from trellis.telemetry import Telemetry, TraceContext, caused, trace_from
+
+
+@dataclass(frozen=True, slots=True)
+class Reconcile:
+    """One run of a node name's key: gather, decide, apply, in the node's trace."""
+
+    known: Known
+    effects: Effects
+    telemetry: Telemetry
+
+    async def run(self, name: str, trace: TraceContext | None) -> float | None:
+        """Bring one node's Jobs up to date; raises KubeError for the queue to try again."""
+        await self.effects.find_begun(name)
+        snapshot = await snapshot_of(self.known, name)
+        actions = deciding.decide(snapshot)
+        asked = {action.target.uid for action in actions if isinstance(action, Destroy)}
+        for job in () if snapshot.shims_unknown else snapshot.jobs:
+            if job.uid not in asked:
+                self.effects.breaker.withdraw(deciding.JOBS, job.uid)
+        if all(isinstance(action, LookAgain) for action in actions):
+            return await self.effects.apply(actions)
+        parent = self._trace_of(snapshot, actions) or trace
+        attributes = {"k8s.node.name": name, "trellis.actions": [type(action).__name__ for action in actions]}
+        with caused(self.telemetry, f"reconcile jobs {name}", parent, attributes):
+            return await self._apply(snapshot, actions)
+
+    async def _apply(self, snapshot: Snapshot, actions: list[Action]) -> float | None:
+        try:
+            return await self.effects.apply(actions)
+        except KubeError as error:
+            node = snapshot.node
+            if node is not None and is_refused(error) and node.uid not in self.known.refused.by_uid:
+                await self.effects.report_refusal(node, NodeReason.INSTALLER_REFUSED, str(error))
+            raise
+
+    def _trace_of(self, snapshot: Snapshot, actions: list[Action]) -> TraceContext | None:
+        """Return the trace the work belongs to: a new Job's is the node's opting in, a judgement's is its Job."""
+        node = snapshot.node
+        if node is None:
+            return None
+        job = newest(tuple(job for job in snapshot.jobs if job.node_uid == node.uid))
+        begun = self.known.traces.get(node.uid)
+        of_job = trace_from(job.traceparent) if job else None
+        creates = any(isinstance(action, CreateJob) for action in actions)
+        return (begun or of_job) if creates else (of_job or begun)

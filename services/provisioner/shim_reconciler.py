@@ -1,0 +1,32 @@
+"""One run of a Shim's key: gather, decide, apply.
+
+In: names of Shims. Out: finalizer, RuntimeClass and status by ``shim_apply``. Called by the queue of ``app``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from provisioner.domain import shim_decide
+from provisioner.shim_apply import ShimEffects
+from provisioner.shim_gather import Shims
+from trellis.telemetry import Telemetry, TraceContext, caused
+
+
+@dataclass(frozen=True, slots=True)
+class FollowShims:
+    """One run of a Shim's key: gather, decide, apply."""
+
+    shims: Shims
+    effects: ShimEffects
+    telemetry: Telemetry
+
+    async def run(self, name: str, trace: TraceContext | None) -> float | None:
+        """Bring one Shim's finalizer, RuntimeClass and status up to date; raises KubeError to be tried again."""
+        snapshot = await self.shims.snapshot(name)
+        actions = shim_decide.decide(snapshot) if snapshot else []
+        if actions:
+            attributes = {"trellis.shim": name, "trellis.actions": [type(action).__name__ for action in actions]}
+            with caused(self.telemetry, f"reconcile shim {name}", trace, attributes):
+                await self.effects.apply(actions)
+        return self.shims.known.timings.deleting if snapshot and snapshot.shim.deleting else None

@@ -1,0 +1,26 @@
+"""Reads back from the bus what was published of Services, so that a new leader publishes only what changed.
+
+In: the last event of each subject. Out: the memory of what was published. Called once, before the first run of a key.
+Invariant: a lost stream is no trouble: then all is published again, which readers take without harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from service_reflector.gather import Known
+from trellis.bus.bus import Bus
+from trellis.events.envelope import FactData
+from trellis.events.services import ServiceReflected, ServiceRemoved
+
+
+async def recall(known: Known, bus: Bus) -> None:
+    """Read back what was said of Services: what went away meanwhile is said now."""
+    facts: AsyncIterator[FactData] = bus.last_facts((ServiceReflected, ServiceRemoved))
+    async for fact in facts:
+        assert isinstance(fact, ServiceReflected | ServiceRemoved)
+        key = f"{fact.namespace}/{fact.name}"
+        if isinstance(fact, ServiceReflected):
+            known.said[key] = fact
+        elif (said := known.said.get(key)) is not None and said.uid == fact.uid:
+            del known.said[key]
