@@ -14,7 +14,7 @@ from trellis.events.subjects import APPLICATION_MANAGER
 from trellis.runtime.run import LedService
 from trellis_dev.localcluster.nats import NatsServer
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.thorough]
 
 OBJECTS, AGE = "trellis_lattice_application_objects", "trellis_lattice_synced_age_seconds"
 OWNED, LINKED = "trellis_lattice_owned", "trellis_lattice_linked"

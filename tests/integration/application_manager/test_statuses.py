@@ -13,6 +13,7 @@ from support.wadm.wadm_stand_in import WadmStandIn
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
+@pytest.mark.thorough
 async def test_the_largest_status_has_room_beside_the_largest_manifest(kept: KeptWorld, stand_in: WadmStandIn) -> None:
     kept.group()
     async with kept.manager():

@@ -63,6 +63,7 @@ class OfATenant(OutageBehaviour):
         )
 
 
+@pytest.mark.thorough
 class TestFromWadmsAccount(OfATenant):
     """Its storage is read there."""
 

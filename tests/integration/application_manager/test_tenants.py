@@ -47,6 +47,7 @@ class OfATenant(KeptBehaviour):
             yield client
 
 
+@pytest.mark.thorough
 class TestFromWadmsAccount(OfATenant):
     """Its storage is read there."""
 
@@ -81,6 +82,7 @@ class TestFromATenantsAccount(OfATenant):
             assert STREAM_MODELS in said()[2]
 
 
+@pytest.mark.thorough
 async def test_of_two_tenants_lattices_of_one_name_in_a_namespace_the_older_groups_is_meant(
     hosts: HostWorld, server: NatsServer
 ) -> None:

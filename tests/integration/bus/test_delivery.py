@@ -104,6 +104,7 @@ async def test_the_same_id_twice_is_one_fact(buses: Buses) -> None:
     assert listener.names == ["once", "after"]
 
 
+@pytest.mark.thorough
 async def test_many_facts_published_at_once_all_arrive(buses: Buses) -> None:
     listener = Listener()
     bus = await buses.consuming(listener)

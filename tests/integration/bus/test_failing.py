@@ -18,7 +18,7 @@ from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, fact_subject
 from trellis.limits.backoff import Backoff
 from trellis.telemetry import Metrics, TraceContext, setup
 
-pytestmark = [pytest.mark.nats]
+pytestmark = [pytest.mark.nats, pytest.mark.thorough]
 
 FAILING = 3000
 ACK_WAIT = 6.0

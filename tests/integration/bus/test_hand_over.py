@@ -89,6 +89,7 @@ async def test_what_ends_well_after_it_was_given_back_does_not_come_again(
     assert second.names == ["left"]
 
 
+@pytest.mark.thorough
 async def test_readers_that_follow_each_other_in_mid_flow_leave_nothing_waiting(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:

@@ -17,7 +17,7 @@ from support.suite.tcp_proxy import TcpProxy
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS
 from trellis_dev.localcluster.nats import NatsServer
 
-pytestmark = [pytest.mark.nats]
+pytestmark = [pytest.mark.nats, pytest.mark.thorough]
 
 FACTS = 1000
 KILLS = 3

@@ -92,6 +92,7 @@ async def delete_streams(jetstream: JetStreamContext) -> None:
             await jetstream.delete_stream(name)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", ["streams deleted", pytest.param("store emptied", marks=pytest.mark.thorough)])
 async def test_ten_thousand_facts_and_a_wipe_of_all_streams_in_the_middle_end_in_the_truth(
     buses: Buses, jetstream: JetStreamContext, nats_server: NatsServer, way: str
@@ -142,6 +143,7 @@ async def test_a_connection_that_passes_nothing_and_stays_open_costs_time_and_no
     await no_dead_letters(jetstream, buses.cluster)
 
 
+@pytest.mark.thorough
 async def test_a_reader_that_lags_far_behind_gets_each_fact_once(buses: Buses, jetstream: JetStreamContext) -> None:
     """Slower than the server waits for an acknowledgement, twice over: what waits in the queue is reported as work."""
     async with world(buses, seconds=0.02, workers=4) as (writer, reader):

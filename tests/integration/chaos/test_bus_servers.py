@@ -26,7 +26,7 @@ from chaos.misfortune import Fault
 from chaos.steps import Step
 from support.nodes.fleet import eventually
 
-pytestmark = pytest.mark.nats
+pytestmark = [pytest.mark.nats, pytest.mark.thorough]
 STREAM: Final = "PARTED"
 SUBJECT: Final = "parted.said"
 BEFORE, ALONE, MEANWHILE, AFTER = b"said-before", b"said-alone", b"said-meanwhile", b"said-after"

@@ -79,6 +79,7 @@ OF_EACH_DAY: Final = 1
 LANES: Final = (*(f"lane-{number}-with-{servers}-nats" for number, servers in enumerate(SERVERS)), "found-once")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "lane",
     [pytest.param(lane, marks=pytest.mark.thorough if lane >= OF_EACH_DAY else ()) for lane in range(len(LANES))],

@@ -37,6 +37,7 @@ def test_every_rule_is_one_that_prometheus_reads(promtool: Path) -> None:
     assert "rules found" in words
 
 
+@pytest.mark.thorough
 def test_every_alert_fires_when_it_should_and_is_silent_when_all_is_well(promtool: Path) -> None:
     code, words = said(promtool, "test", "rules", str(CASES))
     assert code == 0, words

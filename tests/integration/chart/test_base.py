@@ -112,6 +112,7 @@ async def run_job(api: Api, account: Granted, directory: Path) -> None:
     assert await asyncio.wait_for(done.wait(), SECONDS) == 0, log.read_text()
 
 
+@pytest.mark.thorough
 async def test_what_is_applied_twice_is_there_once_and_becomes_ready_with_passwords_of_its_own(
     cluster: ClusterInfo, cluster_api: Api, base: str, shim: Shim, tmp_path: Path
 ) -> None:

@@ -58,6 +58,7 @@ def environment(api: Api, namespace: str) -> dict[str, str]:
     return {one["name"]: one["value"] for one in container["env"] if "value" in one}
 
 
+@pytest.mark.thorough
 def test_what_was_said_to_kwasms_chart_counts_in_its_place(kwasm: Path, cluster_api: Api, namespace: str) -> None:
     place = ("--namespace", namespace)
     # Objects that are one a cluster belong to one installation, so it is another namespace of installers, too.

@@ -147,6 +147,7 @@ def test_the_api_server_takes_every_object_as_it_is_rendered(cluster_api: Api, n
         assert status == http.HTTPStatus.CREATED or there, answer
 
 
+@pytest.mark.thorough
 def test_passwords_of_the_bus_stay_as_they_are_on_an_upgrade(release: Release, cluster_api: Api) -> None:
     def secrets() -> dict[str, dict[str, str]]:
         status, found = cluster_api.call(
@@ -174,6 +175,7 @@ def test_a_definition_of_somebody_else_is_not_taken_over(release: Release, clust
         release.apply(crds={"install": True})
 
 
+@pytest.mark.thorough
 def test_a_definition_is_taken_over_where_both_the_values_and_helm_are_told_to(
     release: Release, cluster_api: Api
 ) -> None:

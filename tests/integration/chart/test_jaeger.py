@@ -110,6 +110,7 @@ async def test_a_span_of_a_service_is_found_by_its_trace(tmp_path: Path) -> None
         assert "jaeger_collector_spans_received_total" in jaeger.metrics()
 
 
+@pytest.mark.thorough
 async def test_on_a_volume_a_trace_outlives_the_pod(tmp_path: Path) -> None:
     storage = {"type": "badger", "keep": "72h"}
     with chart_jaeger(storage, tmp_path) as jaeger:

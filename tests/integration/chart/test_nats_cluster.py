@@ -109,6 +109,7 @@ async def test_services_make_every_stream_with_a_copy_on_each_server(world: Worl
     assert len(info.cluster.replicas or []) == 2, "who reads keeps its place on all of them too"
 
 
+@pytest.mark.thorough
 async def test_what_was_said_outlives_the_server_that_led_and_services_go_on(world: World) -> None:
     await world.say(20)
     lost = await world.leader()

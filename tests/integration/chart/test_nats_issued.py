@@ -18,7 +18,7 @@ from trellis.kube.resources import Resource
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.api import Api
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet", namespaced=True)
 STRICTLY = ("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f")

@@ -41,6 +41,7 @@ def authority(servers: ChartServers, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.thorough
 async def test_services_and_servers_know_each_other_by_the_authority(servers: ChartServers, authority: Path) -> None:
     buses, heard = Buses("", CLUSTER), Listener()
     made = {}
@@ -57,6 +58,7 @@ async def test_services_and_servers_know_each_other_by_the_authority(servers: Ch
     await buses.close()
 
 
+@pytest.mark.thorough
 async def test_a_server_of_another_authority_is_not_believed(servers: ChartServers, tmp_path: Path) -> None:
     other = tmp_path / "other.crt"
     replace(other, ChartServers(tmp_path / "other", rendered(nats=TLS, cluster="other")).certificates["ca.crt"])
@@ -100,6 +102,7 @@ def replace(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
+@pytest.mark.thorough
 async def test_renewed_certificates_are_shown_without_a_restart_and_believed(
     servers: ChartServers, authority: Path, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ from trellis.kube.resources import SECRETS, Resource
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.api import Api
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet", namespaced=True)
 RELEASE = "bus"

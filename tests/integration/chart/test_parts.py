@@ -12,7 +12,7 @@ from support.chart.rendered import CHART, helm, only
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.api import Api
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 PARTS = {
     "crds": {"install": False},

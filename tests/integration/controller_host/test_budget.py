@@ -11,7 +11,7 @@ from support.guests import built as guests
 from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, until
 from support.guests.wat_guests import beats
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.timeout(240), pytest.mark.thorough]
 
 SIZE = 5_000_000
 BUDGET = 17_000_000

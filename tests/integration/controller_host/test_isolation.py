@@ -18,6 +18,7 @@ from trellis_dev.localcluster.api import Api
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
+@pytest.mark.thorough
 async def test_whatever_a_guest_does_it_is_named_and_its_neighbour_goes_on(
     host: Host, tenant: Tenant, target: Tenant
 ) -> None:
@@ -80,6 +81,7 @@ async def test_a_module_that_says_another_version_as_it_starts_is_refused_and_th
         await until(lambda: tenant.status("later")["module"].get("abi") == 1, "its version is told")
 
 
+@pytest.mark.thorough
 async def test_what_its_account_may_not_see_does_not_reach_a_guest(host: Host, tenant: Tenant, target: Tenant) -> None:
     to_write = CONFIG_MAPS | {"verbs": ["get", "create", "update", "patch"]}
     tenant.account("blind", to_write, namespaces=(tenant.name, target.name))

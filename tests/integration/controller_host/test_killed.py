@@ -14,7 +14,7 @@ from controller_host.host_calls import calling
 from support.guests.controllers_world import Host, Tenant
 from support.guests.killed_controllers import Killed
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.timeout(400), pytest.mark.thorough]
 
 KILLS = 3
 SEEDS = [int(seed) for seed in os.environ.get("KILLED_SEEDS", "1,2").split(",")]

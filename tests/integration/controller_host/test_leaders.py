@@ -52,6 +52,7 @@ async def test_a_leader_that_is_asked_to_stop_hands_over_with_a_guest_in_its_cal
     assert replicas.violations() == []
 
 
+@pytest.mark.thorough
 async def test_a_leader_that_is_killed_is_succeeded_and_nothing_is_lost(
     host: Host, cluster: ClusterInfo, work: Work
 ) -> None:

@@ -11,7 +11,7 @@ from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, until
 from support.guests.lives import COUNTING, LOOPING
 from trellis.runtime import shutdown as stopping
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.thorough]
 
 GRACE = 10
 

@@ -89,6 +89,7 @@ async def test_a_start_while_wasm_controllers_are_not_served_keeps_their_state(
             assert host.metric("trellis_controller_call_seconds_count") == 0, "it was told again what it knew"
 
 
+@pytest.mark.thorough
 async def test_a_controller_that_is_created_again_with_its_crd_begins_without_state_and_ends_the_same(
     host: Host, tenant: Tenant, target: Tenant, mirror: str
 ) -> None:
@@ -117,6 +118,7 @@ def place(manifest: Manifest) -> Manifest:
     return {key: manifest["metadata"][key] for key in ("namespace", "name")}
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("mirror")
 async def test_a_kill_costs_nothing_but_repeats(host: Host, tenant: Tenant, target: Tenant) -> None:
     for number in range(20):
@@ -133,6 +135,7 @@ async def test_a_kill_costs_nothing_but_repeats(host: Host, tenant: Tenant, targ
             await until(lambda number=number: target.data(f"c{number}") == {"x": "1"}, "mirrored")
 
 
+@pytest.mark.thorough
 async def test_what_went_while_the_disk_was_lost_is_taken_away_and_what_was_spoilt_is_made_right(
     host: Host, tenant: Tenant, target: Tenant
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from support.guests.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.thorough]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from support.suite.pages import DOCS, blocks
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.thorough]
 
 PAGE = DOCS / "controllers-writing.md"
 NAMESPACES = ("team-a", "copies")

@@ -48,6 +48,7 @@ async def refusing_in(
         yield
 
 
+@pytest.mark.thorough
 async def test_a_status_that_a_policy_refuses_is_in_readiness_until_it_is_written(
     host: Host, tenant: Tenant, target: Tenant, fleet: Fleet
 ) -> None:

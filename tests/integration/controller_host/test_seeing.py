@@ -132,6 +132,7 @@ async def test_a_definition_that_comes_later_is_watched_and_followed_when_it_goe
         assert watches.item(key) is None
 
 
+@pytest.mark.thorough
 async def test_a_list_and_a_watch_show_the_same_of_an_object(kube: Kube, namespace: str) -> None:
     """Items of lists do not say their kind, and both have managedFields."""
     manifest: Manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one", "namespace": namespace}}

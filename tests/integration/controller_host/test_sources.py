@@ -150,6 +150,7 @@ def ready(tenant: Tenant, name: str) -> bool:
     return tenant.condition(name, "Ready") == ("True", "Running")
 
 
+@pytest.mark.thorough
 async def test_addresses_that_never_answer_hold_up_nobody_else(
     allowed: Host, tenants: Callable[[], Tenant], place: Place
 ) -> None:
@@ -175,6 +176,7 @@ async def test_addresses_that_never_answer_hold_up_nobody_else(
         )
 
 
+@pytest.mark.thorough
 async def test_what_one_namespace_may_have_another_has_to_ask_for_and_a_restart_asks_nobody(
     allowed: Host, tenants: Callable[[], Tenant], place: Place
 ) -> None:

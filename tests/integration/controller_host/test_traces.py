@@ -138,6 +138,7 @@ def jaeger_cluster() -> Iterator[ClusterInfo]:
         yield info
 
 
+@pytest.mark.thorough
 @pytest.mark.jaeger
 async def test_jaeger_shows_the_trace_of_a_call(jaeger_cluster: ClusterInfo, tmp_path: Path) -> None:
     api = Api.of_kubeconfig(Path(jaeger_cluster.kubeconfig))

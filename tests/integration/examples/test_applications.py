@@ -35,6 +35,7 @@ async def test_the_application_is_in_wadm_and_has_its_service(
             await kept.gone(name)
 
 
+@pytest.mark.thorough
 async def test_argo_cd_applies_the_application_again_and_changes_nothing(
     kept: KeptWorld, kubectl: Kubectl, nats_server: NatsServer
 ) -> None:

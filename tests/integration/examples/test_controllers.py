@@ -65,6 +65,7 @@ async def test_the_mirror_copies_what_is_labelled_and_follows_it(host: Host, tea
         assert team.data("other", COPIES) is None, "nobody asked for a copy of it"
 
 
+@pytest.mark.thorough
 async def test_the_ttl_deletes_jobs_that_ended_and_leaves_those_that_did_not(
     host: Host, team: Tenant, kubectl: Kubectl, cluster_api: Api
 ) -> None:

@@ -37,6 +37,7 @@ async def test_the_host_group_has_its_host_beside_nats_and_wadm(hello: HostWorld
         await eventually(lambda: available() == {"nats", "wadm", HOSTS}, "all are available", seconds=PATIENCE)
 
 
+@pytest.mark.thorough
 async def test_the_autoscaler_of_kubernetes_changes_the_number_of_hosts_and_argo_cd_leaves_it(
     hello: HostWorld, kubectl: Kubectl
 ) -> None:
@@ -59,6 +60,7 @@ async def test_the_autoscaler_of_kubernetes_changes_the_number_of_hosts_and_argo
         assert said["AbleToScale"] == "True", said
 
 
+@pytest.mark.thorough
 async def test_a_target_of_keda_is_scaled_to_none_and_back(hello: HostWorld, kubectl: Kubectl) -> None:
     """KEDA itself writes /scale between none and one; from there on an autoscaler of Kubernetes does."""
     target = manifest("keda", "ScaledObject")["spec"]["scaleTargetRef"]

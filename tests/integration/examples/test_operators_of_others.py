@@ -20,7 +20,7 @@ from support.wadm.kept import define_applications
 from trellis.kube.resources import NAMESPACES
 from trellis_dev.localcluster.api import Api
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 STRICTLY = ("apply", "--server-side", "--dry-run=server", "--validate=strict")
 

@@ -13,7 +13,7 @@ from support.nodes.fleet import Fleet, eventually
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import Shim
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.thorough]
 
 
 async def test_the_shim_goes_to_nodes_with_the_label(fleet: Fleet, shim: Shim, kubectl: Kubectl) -> None:

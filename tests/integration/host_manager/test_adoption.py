@@ -14,7 +14,7 @@ from support.nodes.fleet import eventually
 from trellis import names
 from trellis.kube.resources import DEPLOYMENTS, HOST_CONFIGS
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 
 def docker_config(**auths: dict[str, str]) -> str:

@@ -27,6 +27,7 @@ def no_room(hosts: HostWorld) -> Iterator[None]:
             yield
 
 
+@pytest.mark.thorough
 async def test_a_changed_secret_rolls_no_more_hosts_at_a_time_than_a_drain_takes(hosts: HostWorld) -> None:
     """Of twelve hosts Kubernetes would take three away by itself, and bring three before."""
     hosts.secret("creds", **{"nats.creds": "one"})

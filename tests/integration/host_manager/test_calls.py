@@ -85,6 +85,7 @@ async def test_a_look_at_a_group_in_which_nothing_changed_reads_it_once(hosts: H
         assert [where for where in written if where[1] == hosts.namespace] == []
 
 
+@pytest.mark.thorough
 async def test_of_many_groups_made_at_once_each_child_is_written_once(hosts: HostWorld) -> None:
     async with hosts.service(sources_seconds=SELDOM):
         hosts.create("first", hostReplicas=0)

@@ -92,6 +92,7 @@ async def test_the_only_group_keeps_its_hosts_when_the_crd_is_deleted_until_a_us
             await define_again(hosts.api, HOST_CONFIGS)
 
 
+@pytest.mark.thorough
 async def test_hosts_that_are_held_are_adopted_by_equal_groups(hosts: HostWorld) -> None:
     with restored(hosts.api, HOST_CONFIGS, hosts.namespace):
         async with hosts.service():
@@ -117,6 +118,7 @@ async def test_hosts_that_are_held_are_adopted_by_equal_groups(hosts: HostWorld)
             )
 
 
+@pytest.mark.thorough
 async def test_groups_deleted_together_share_what_the_circuit_breaker_permits(hosts: HostWorld) -> None:
     async with hosts.service():
         before = await running_groups(hosts, TWO)

@@ -157,6 +157,7 @@ async def test_labels_that_are_removed_from_a_deployment_are_put_back_and_no_hos
         assert hosts.call("GET", DEPLOYMENTS, "group")["metadata"]["generation"] == before["metadata"]["generation"]
 
 
+@pytest.mark.thorough
 async def test_a_group_in_which_nothing_changes_is_not_written(hosts: HostWorld) -> None:
     """Quantities in words of their own: the API server stores 1000m as 1, which must not look like a difference."""
     resources = {"wasmcloud": {"requests": {"cpu": "1000m"}}}

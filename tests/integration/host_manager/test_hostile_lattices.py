@@ -25,6 +25,7 @@ LABELS = {f"label-{number}": "x" * 60 for number in range(40)}
 PASSWORD, TOKEN, PULL = "hunter2-of-the-url", "SEED-of-the-credentials", "pull-password-of-the-registry"
 
 
+@pytest.mark.thorough
 async def test_of_a_lattice_of_many_loud_hosts_what_fits_is_shown_and_other_groups_go_on(
     hosts: HostWorld, tmp_path: Path
 ) -> None:
@@ -54,6 +55,7 @@ async def test_of_a_lattice_of_many_loud_hosts_what_fits_is_shown_and_other_grou
             assert len(orjson.dumps(status)) < 1_000_000
 
 
+@pytest.mark.thorough
 async def test_a_lattice_that_says_more_than_is_heard_is_not_followed_for_a_while_and_nobody_is_taken_for_silent(
     hosts: HostWorld, tmp_path: Path
 ) -> None:

@@ -148,6 +148,7 @@ async def test_a_leaf_comes_in_by_tls_and_we_too(
             await condition(hosts, "ApplicationsKnown", "WadmAway")
 
 
+@pytest.mark.thorough
 async def test_another_authority_keeps_the_leaf_out_and_the_status_says_so(
     hosts: HostWorld, hub: Hub, tmp_path: Path
 ) -> None:
@@ -188,6 +189,7 @@ async def test_a_server_that_wants_a_certificate_keeps_out_a_leaf_without_one(ho
                 assert not heard.is_set()
 
 
+@pytest.mark.thorough
 async def test_a_nats_that_demands_a_certificate_of_clients_says_what_is_missing_and_takes_a_rotated_one(
     hosts: HostWorld, tmp_path: Path
 ) -> None:

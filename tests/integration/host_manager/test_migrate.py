@@ -212,6 +212,7 @@ async def test_all_that_the_operator_left_is_handed_over_and_nothing_else(hosts:
     assert not {"delete", "let go"} & set(steps_of(again).values())
 
 
+@pytest.mark.thorough
 async def test_namespaces_can_be_deleted_again_and_a_definition_of_applications_is_served(
     hosts: HostWorld, former: Former
 ) -> None:
@@ -249,6 +250,7 @@ async def test_namespaces_can_be_deleted_again_and_a_definition_of_applications_
     assert f"APIService {REGISTRATION}" not in steps_of(again)
 
 
+@pytest.mark.thorough
 async def test_nothing_is_done_while_the_operator_runs_unless_it_is_asked_for(hosts: HostWorld, former: Former) -> None:
     former.make(API_SERVICES, "registration")
     former.make(DEPLOYMENTS, "deployment")
@@ -269,6 +271,7 @@ async def test_nothing_is_done_while_the_operator_runs_unless_it_is_asked_for(ho
     assert (again["done"], again["writing"]) == (0, [])
 
 
+@pytest.mark.thorough
 async def test_a_group_that_was_handed_over_is_adopted_without_a_restart(hosts: HostWorld, former: Former) -> None:
     await hosts.as_recorded("minimal")
     assert steps_of(await former.told("--yes"))[f"WasmCloudHostConfig {hosts.namespace}/minimal"] == Doing.KEEP
@@ -317,6 +320,7 @@ async def test_killed_at_any_write_and_run_again_it_comes_to_the_same_end(hosts:
     assert hosts.call("GET", HOST_CONFIGS, "minimal")["metadata"]["resourceVersion"] == before
 
 
+@pytest.mark.thorough
 async def test_users_that_secrets_were_read_as_are_listed_with_what_they_need(hosts: HostWorld, former: Former) -> None:
     ApplicationsKind(hosts.api).define()
     properties = {"backend": "kube", "namespace": hosts.namespace, "impersonate": "jane"}

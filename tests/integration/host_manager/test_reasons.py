@@ -83,6 +83,7 @@ async def test_a_quota_that_refuses_pods_is_told_in_its_words_and_ends_with_it(r
     await running.settled("group")
 
 
+@pytest.mark.thorough
 async def test_pods_of_a_daemon_set_that_a_quota_refused_run_soon_after_it(running: HostWorld) -> None:
     async with quota(running):
         running.create("group", schedulingOptions={"daemonset": True})
@@ -203,6 +204,7 @@ def metrics(hosts: HostWorld, tmp_path: Path) -> Iterator[Metrics]:
             hosts.api.call("DELETE", API_SERVICES.path(None, METRICS))
 
 
+@pytest.mark.thorough
 async def test_an_autoscaler_scales_a_group_by_what_its_pods_use(running: HostWorld, metrics: Metrics) -> None:
     running.create("group")
     await running.settled("group")

@@ -24,7 +24,7 @@ from trellis.telemetry import setup
 from trellis.telemetry.health import Health
 from trellis_dev.localcluster.nats import NatsServer
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.thorough]
 
 WANTED = {"annotations": {names.ANNOTATION_RESTART_ON: names.RESTART_ON_CHANGE}}
 

@@ -21,7 +21,7 @@ from trellis_dev.localcluster import kill, owned_cluster, restart
 from trellis_dev.localcluster.api import Api
 from trellis_dev.localcluster.leafnodes import join
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400), pytest.mark.thorough]
 
 TIMINGS = Timings(
     lattice=LatticeTimings(

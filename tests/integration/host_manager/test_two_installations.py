@@ -15,7 +15,7 @@ from trellis import names
 from trellis.kube.resources import DEPLOYMENTS, HOST_CONFIGS, LEASES, NAMESPACES, Resource
 from trellis.runtime.run import LedService
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet", namespaced=True)
 CALM = 5.0

@@ -216,6 +216,7 @@ def test_what_another_application_shares_is_not_set_up_twice(
     assert named in answer["message"]
 
 
+@pytest.mark.thorough
 def test_as_many_components_and_traits_as_are_promised_are_taken(served: Served) -> None:
     link = EVERYTHING["components"][0]["traits"][1]
     component = {"type": "component", "properties": {"image": "example.com/a:1"}, "traits": [link] * TRAITS_MAX}

@@ -88,6 +88,7 @@ async def test_a_restarted_api_server_is_followed(kube: Kube, namespace: str, cl
         assert watched.kinds_of(f"{namespace}/before") == [ChangeKind.ADDED, ChangeKind.MODIFIED]
 
 
+@pytest.mark.thorough
 async def test_a_watch_that_fell_behind_lists_again(
     kube: Kube, proxied: Kube, proxy: TcpProxy, namespace: str, cluster: ClusterInfo
 ) -> None:
@@ -119,6 +120,7 @@ async def test_bookmarks_keep_a_quiet_watch_fresh(kube: Kube, namespace: str, la
         assert watched.of_tests() == set()
 
 
+@pytest.mark.thorough
 async def test_a_list_whose_page_token_was_compacted_away_starts_again(
     kube: Kube, namespace: str, cluster: ClusterInfo
 ) -> None:

@@ -56,6 +56,7 @@ async def change(kube: Kube, namespace: str, last: str) -> None:
         await steps[name]()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("last", ["created", "changed", "deleted"])
 async def test_a_restored_store_is_what_counts_though_its_versions_are_as_new_by_then(
     last: str, kube: Kube, proxied: Kube, proxy: TcpProxy, namespace: str, backup: EtcdBackup

@@ -16,7 +16,7 @@ from trellis.kube.resources import CONFIGMAPS, LEASES
 from trellis_dev.localcluster import ClusterInfo
 
 Connect = Callable[[Path], Awaitable[Kube]]
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 LATENCY = 2.0
 RENEWALS = 10

@@ -29,7 +29,7 @@ from trellis_dev.localcluster.api import Api
 
 Connect = Callable[[Path], Awaitable[Kube]]
 Tries = Callable[[], list[dict[str, Any]]]
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 FLOWCONTROL = "/apis/flowcontrol.apiserver.k8s.io/v1"
 WRITES = 12

@@ -22,7 +22,7 @@ from trellis.kube.timings import ConnectionTimings, KubeTimings
 from trellis.kube.watch_timings import WatchTimings
 from trellis_dev.localcluster import ClusterInfo, owned_cluster
 
-pytestmark = [pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 TIMINGS = WatchTimings(backoff_first=0.05, backoff_most=0.5)
 """As in production, but for the backoff: neither an idle cut nor the next full list is due within the test."""

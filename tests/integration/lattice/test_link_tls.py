@@ -107,6 +107,7 @@ async def test_a_server_that_demands_a_certificate_lets_in_who_has_one(
         assert watched.lattices.connections == 1, "the one without it has ended"
 
 
+@pytest.mark.thorough
 async def test_a_rotated_certificate_is_shown_at_the_next_connect(tmp_path: Path, pki: Path, watched: Watched) -> None:
     other = authority(tmp_path / "other")
     with demanding(tmp_path, pki, of=other) as server:

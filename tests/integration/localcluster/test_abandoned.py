@@ -19,7 +19,7 @@ from trellis_dev.localcluster.processes import current
 from trellis_dev.localcluster.state import load, load_token, save
 from trellis_dev.localcluster.supervisor import marked
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.thorough]
 
 UP = [sys.executable, "-c", "from trellis_dev.commands.dev import app; app()", "up", "--name", "abandoned", "--json"]
 OWNER = """

@@ -85,6 +85,7 @@ def test_kubectl_reaches_the_cluster_and_its_files_are_private(cluster: ClusterI
         assert stat.S_IMODE(secret.stat().st_mode) & 0o077 == 0, secret
 
 
+@pytest.mark.thorough
 def test_the_audit_log_has_writes_and_no_reads_but_of_the_services_accounts(
     cluster: ClusterInfo, cluster_api: Api, namespace: str
 ) -> None:
@@ -115,6 +116,7 @@ def test_simulated_nodes_become_ready_and_keep_the_runtime_handlers_a_test_sets(
         cluster_api.call("DELETE", f"/api/v1/nodes/{name}")
 
 
+@pytest.mark.thorough
 def test_kwok_watches_and_does_not_poll() -> None:
     """The server must not end kwok's watches with an error, as it does when etcd lacks what they need."""
     with owned_cluster(nodes=1) as own:  # of its own: where a test restarts the API server, watches do end
@@ -129,6 +131,7 @@ def named() -> Iterator[ClusterInfo]:
     down(name)
 
 
+@pytest.mark.thorough
 def test_jobs_complete_except_where_a_stage_makes_them_fail(named: ClusterInfo) -> None:
     api = Api.of_kubeconfig(named.kubeconfig)
     jobs = "/apis/batch/v1/namespaces/default/jobs"
@@ -180,6 +183,7 @@ def test_a_component_can_be_frozen(named: ClusterInfo) -> None:
     kill(named.name, "nats-server", signal.SIGCONT)
 
 
+@pytest.mark.thorough
 async def test_a_cluster_of_a_block_ends_with_the_block() -> None:
     async with local_cluster() as info:
         assert all(map(psutil.pid_exists, info.pids.values()))

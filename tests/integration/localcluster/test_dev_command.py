@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 DOCUMENTED = {"name", "kubeconfig", "nats_url", "jaeger_url", "otlp_endpoint", "bin_dir", "pids"}
 
 

@@ -87,6 +87,7 @@ async def test_the_sides_meet_again_after_a_crash_of_the_hub(servers: tuple[Nats
         await meet(watched, leaf.url)
 
 
+@pytest.mark.thorough
 @pytest.mark.cluster
 async def test_the_servers_of_two_clusters_are_joined_and_keep_what_they_have() -> None:
     with owned_cluster() as one, owned_cluster() as two:

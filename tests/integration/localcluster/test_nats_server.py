@@ -30,6 +30,7 @@ async def test_a_message_outlives_a_crash_and_a_restart_on_the_same_port(nats_se
     await client.close()
 
 
+@pytest.mark.thorough
 async def test_a_frozen_server_keeps_its_process_and_answers_again(nats_server: NatsServer) -> None:
     pid = nats_server.pid
     assert pid is not None

@@ -10,7 +10,7 @@ from support.nodes.kubelets import kubelets
 from support.nodes.shims import SHIMS, Shim
 from trellis import names
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 
 async def test_a_shim_that_fails_keeps_no_other_from_its_nodes(fleet: Fleet, shim: Shim) -> None:

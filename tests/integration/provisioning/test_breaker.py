@@ -47,6 +47,7 @@ def still_labelled(fleet: Fleet, nodes: list[str]) -> list[str]:
     return [name for name in nodes if fleet.provisioned(name)]
 
 
+@pytest.mark.thorough
 async def test_a_mass_of_nodes_that_opt_out_is_held_whoever_leads_until_a_person_lets_it_go(
     fleet: Fleet, tmp_path: Path
 ) -> None:
@@ -84,6 +85,7 @@ async def test_a_mass_of_nodes_that_opt_out_is_held_whoever_leads_until_a_person
         assert (row["state"], row["closed"]["by"]) == ("Closed", "admin")
 
 
+@pytest.mark.thorough
 async def test_a_mass_that_was_announced_meets_no_breaker(fleet: Fleet, tmp_path: Path) -> None:
     nodes = fleet.add(*["node"] * 12)
     async with running(tmp_path / "log", **fleet.environment(max_unavailable="100%")):
@@ -96,6 +98,7 @@ async def test_a_mass_that_was_announced_meets_no_breaker(fleet: Fleet, tmp_path
         assert events_of(fleet, HELD) == {}
 
 
+@pytest.mark.thorough
 async def test_a_held_node_that_opts_in_again_keeps_its_labels(fleet: Fleet, tmp_path: Path) -> None:
     nodes = fleet.add(*["node"] * 8)
     async with running(tmp_path / "log", **fleet.environment(max_unavailable="100%")):
@@ -121,6 +124,7 @@ async def test_a_held_node_that_opts_in_again_keeps_its_labels(fleet: Fleet, tmp
         await eventually(lambda: held_by(fleet, "node_watcher", "nodes") == 0, "open, and holds none of them any more")
 
 
+@pytest.mark.thorough
 async def test_a_mass_of_running_installers_is_not_stopped_at_once(fleet: Fleet, tmp_path: Path) -> None:
     nodes = fleet.add(*["hangs"] * 9)
     async with running(tmp_path / "log", **fleet.environment(max_unavailable="100%")):

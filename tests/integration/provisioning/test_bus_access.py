@@ -50,6 +50,7 @@ def events_of(shown: Done) -> int:
     return sum(each["messages"] for each in streams if each["name"] == STREAM_EVENTS)
 
 
+@pytest.mark.thorough
 async def test_services_of_one_process_are_let_in_each_by_its_own_key_and_people_read_along(
     fleet: Fleet, users: NatsUsers, guarded: NatsServer, tmp_path: Path
 ) -> None:
@@ -86,6 +87,7 @@ def test_a_key_file_that_cannot_be_used_is_one_line_and_the_end(fleet: Fleet, tm
     assert f"'{path}'" in ended.stderr
 
 
+@pytest.mark.thorough
 async def test_under_a_taken_name_nodes_are_provisioned_nothing_is_said_and_readiness_says_why(
     fleet: Fleet, tmp_path: Path
 ) -> None:

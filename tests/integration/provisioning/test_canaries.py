@@ -31,6 +31,7 @@ def canaries(fleet: Fleet) -> list[dict[str, Any]]:
     return list(found["items"])
 
 
+@pytest.mark.thorough
 async def test_a_node_that_lists_no_handlers_is_proved_by_a_pod(fleet: Fleet, shim: Shim) -> None:
     [node] = shim.add_nodes(1)
     async with fleet.services():
@@ -75,6 +76,7 @@ async def test_a_shim_that_only_a_pod_finds_out_is_taken_back_and_said(fleet: Fl
         await eventually(lambda: not fleet.jobs(), "no Job is left")
 
 
+@pytest.mark.thorough
 async def test_a_version_that_fails_gives_way_to_the_one_before(fleet: Fleet, shim: Shim) -> None:
     [node] = shim.add_nodes(0, "sick")
     async with fleet.services(retry_max="600s"), kubelets(fleet):

@@ -50,6 +50,7 @@ def created_jobs(fleet: Fleet, mark: int) -> list[str]:
     ]
 
 
+@pytest.mark.thorough
 async def test_a_process_killed_in_mid_rollout_loses_nothing_and_repeats_no_job(fleet: Fleet) -> None:
     mark = fleet.mark()
     nodes = fleet.add(*["node"] * 12)
@@ -81,6 +82,7 @@ async def test_a_second_replica_takes_over_when_the_first_is_asked_to_stop(fleet
             await fleet.all_provisioned([*nodes, *more])
 
 
+@pytest.mark.thorough
 async def test_work_goes_on_without_the_bus_and_what_was_not_said_is_said_later(
     fleet: Fleet, nats_server: NatsServer
 ) -> None:
@@ -117,6 +119,7 @@ async def eventually_said(url: str, fleet: Fleet, wanted: set[str], nodes: int) 
         await client.close()
 
 
+@pytest.mark.thorough
 async def test_a_bus_that_is_wiped_in_mid_work_is_made_again_and_work_goes_on(fleet: Fleet) -> None:
     async with fleet.services(max_unavailable="1") as services:
         nodes = fleet.add(*["node"] * 3)
@@ -158,6 +161,7 @@ async def test_garbage_on_the_bus_is_a_dead_letter_and_the_next_fact_is_heard(fl
         await client.close()
 
 
+@pytest.mark.thorough
 async def test_a_handler_that_lags_behind_a_slow_node_holds_up_nobody(fleet: Fleet) -> None:
     fleet.add("hangs")
     nodes = fleet.add("node", "node", "node")

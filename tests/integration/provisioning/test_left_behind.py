@@ -11,7 +11,7 @@ from trellis import names
 from trellis.provisioning.revisions import label_selector
 from trellis.provisioning.views import UNDO, decode_digests
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 
 def named(fleet: Fleet, node: str) -> dict[str, str]:

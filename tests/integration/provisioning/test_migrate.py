@@ -124,6 +124,7 @@ async def heartbeats(fleet: Fleet, *nodes: str) -> AsyncIterator[None]:
         task.cancel()
 
 
+@pytest.mark.thorough
 async def test_nodes_of_kwasm_are_taken_over_and_nothing_is_installed_again(fleet: Fleet, former: Former) -> None:
     proved, unproved, broken = fleet.add("node", "node", "bad")
     former.show(proved, "spin")

@@ -78,6 +78,7 @@ async def test_a_job_that_is_suspended_is_reported_at_once_and_retried_within_se
         await eventually(lambda: all(one.health.readiness().ok for one in running), "ready again")
 
 
+@pytest.mark.thorough
 async def test_a_job_that_is_suspended_while_it_runs_is_reported_at_once_and_replaced(fleet: Fleet, shim: Shim) -> None:
     [hangs, other] = sorted(shim.add_nodes(1, "hangs"))
     reason = Reason.INSTALLER_REFUSED.value

@@ -100,6 +100,7 @@ async def test_a_shim_is_left_to_runtime_class_manager_until_that_is_gone(
         await eventually(lambda: shim.found() is None, "the Shim is gone", seconds=60)
 
 
+@pytest.mark.thorough
 async def test_a_change_waits_for_an_operator_that_came_later_and_a_person_may_say_otherwise(
     fleet: Fleet, shim: Shim, operators: dict[str, Operator]
 ) -> None:
@@ -134,6 +135,7 @@ async def test_a_change_waits_for_an_operator_that_came_later_and_a_person_may_s
         await eventually(lambda: shim.found() is None, "the Shim is gone", seconds=60)
 
 
+@pytest.mark.thorough
 async def test_annotated_nodes_are_left_to_kwasm_and_a_shim_of_other_nodes_is_not(
     fleet: Fleet, shim: Shim, operators: dict[str, Operator]
 ) -> None:

@@ -19,7 +19,7 @@ from support.nodes.shims import SHIMS, Shim
 from trellis import names
 from trellis.provisioning.views import REMOVE, Target
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 SECONDS = 60
 """What is allowed a loaded machine; on a quiet one it is five. The deadline of a Job that hangs is 600 s."""

@@ -27,6 +27,7 @@ def pointed_elsewhere(kubeconfig: Path, target: Path, port: int) -> Path:
     return target
 
 
+@pytest.mark.thorough
 async def test_a_running_process_tells_its_health_and_counts_its_work(fleet: Fleet, tmp_path: Path) -> None:
     port = free_port()
     log = tmp_path / "log"

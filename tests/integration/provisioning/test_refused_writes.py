@@ -65,6 +65,7 @@ async def test_a_job_that_a_policy_refuses_is_reported_and_created_once_it_is_pe
         await eventually(lambda: not unready(running, WORDS), "ready")
 
 
+@pytest.mark.thorough
 async def test_a_canary_that_a_policy_refuses_is_reported_for_as_long_as_it_is_refused(
     fleet: Fleet, shim: Shim
 ) -> None:
@@ -86,6 +87,7 @@ async def test_a_canary_that_a_policy_refuses_is_reported_for_as_long_as_it_is_r
         await eventually(lambda: not unready(running, WORDS), "ready")
 
 
+@pytest.mark.thorough
 async def test_a_canary_that_was_refused_until_its_time_was_over_fails_with_the_words(fleet: Fleet, shim: Shim) -> None:
     [node] = shim.add_nodes(1)
     canary = f"has(object.metadata.labels) && '{names.LABEL_CANARY}' in object.metadata.labels"
@@ -119,6 +121,7 @@ async def test_a_runtime_class_that_a_policy_refuses_is_reported_on_the_shim(fle
         await eventually(lambda: not unready(running, WORDS), "ready")
 
 
+@pytest.mark.thorough
 async def test_a_status_of_a_shim_that_a_policy_refuses_is_in_readiness(fleet: Fleet, shim: Shim) -> None:
     [node] = shim.add_nodes(1)
     shim.apply()
@@ -137,6 +140,7 @@ async def test_a_status_of_a_shim_that_a_policy_refuses_is_in_readiness(fleet: F
             await eventually(lambda: not unready(running, WORDS), "ready")
 
 
+@pytest.mark.thorough
 async def test_a_ledger_that_was_broken_by_hand_is_mended_by_the_next_plan(fleet: Fleet, shim: Shim) -> None:
     [node] = shim.add_nodes(1)
     async with kubelets(fleet), fleet.services() as running:

@@ -17,7 +17,7 @@ from trellis_dev.localcluster import ClusterInfo, kill, owned_cluster, restart
 from trellis_dev.localcluster.api import Api
 from trellis_dev.localcluster.paths import Layout
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")

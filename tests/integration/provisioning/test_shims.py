@@ -52,6 +52,7 @@ async def test_a_shim_goes_to_its_nodes_rolls_and_goes_away_again(fleet: Fleet, 
             assert {item["name"] for item in fleet.node(node)["status"]["runtimeHandlers"]} == {"runc"}
 
 
+@pytest.mark.thorough
 async def test_a_shim_without_a_checksum_is_not_installed_and_says_so(fleet: Fleet, shim: Shim) -> None:
     shim.add_nodes(1)
     async with fleet.services(), kubelets(fleet):
@@ -64,6 +65,7 @@ async def test_a_shim_without_a_checksum_is_not_installed_and_says_so(fleet: Fle
         await eventually(lambda: shim.found() is None, "the Shim is gone", seconds=60)
 
 
+@pytest.mark.thorough
 async def test_a_paused_shim_begins_nothing_until_it_is_resumed(fleet: Fleet, shim: Shim) -> None:
     [node] = shim.add_nodes(1)
     async with fleet.services(), kubelets(fleet):
@@ -76,6 +78,7 @@ async def test_a_paused_shim_begins_nothing_until_it_is_resumed(fleet: Fleet, sh
         await eventually(lambda: shim.found() is None, "the Shim is gone", seconds=60)
 
 
+@pytest.mark.thorough
 async def test_pods_that_use_a_shim_are_respected(fleet: Fleet, shim: Shim) -> None:
     [node] = shim.add_nodes(1)
     async with fleet.services(), kubelets(fleet):

@@ -13,7 +13,7 @@ from support.nodes.kubelets import kubelets
 from support.nodes.shims import SHIMS, Shim
 from trellis.config.timings import DeletionTimings
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 
 def show_ready(fleet: Fleet, node: str, status: str) -> None:

@@ -15,7 +15,7 @@ from support.nodes.shims import SHIMS, Shim
 from trellis import names
 from trellis.config.timings import DeletionTimings
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 NEW = "cd" * 32
 Make = Callable[[str], Shim]

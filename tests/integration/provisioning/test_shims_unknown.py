@@ -130,6 +130,7 @@ async def test_shims_that_are_not_served_at_the_start_are_unknown_and_not_delete
         shim.delete()
 
 
+@pytest.mark.thorough
 async def test_nodes_keep_what_they_have_while_there_is_no_crd_and_the_same_shim_is_not_installed_again(
     fleet: Fleet, shim: Shim
 ) -> None:
@@ -160,6 +161,7 @@ def owner_of(shim: Shim) -> str:
     return str(owners[0]["uid"])
 
 
+@pytest.mark.thorough
 async def test_without_the_crd_annotated_nodes_get_the_legacy_image(fleet: Fleet, shim: Shim) -> None:
     delete_definition(fleet)
     await eventually(lambda: fleet.api.call("GET", SHIMS)[0] == http.HTTPStatus.NOT_FOUND, "not served")
@@ -172,6 +174,7 @@ async def test_without_the_crd_annotated_nodes_get_the_legacy_image(fleet: Fleet
     assert shim.found() is None
 
 
+@pytest.mark.thorough
 async def test_a_crd_that_is_deleted_takes_no_more_than_the_circuit_breaker_permits(fleet: Fleet, shim: Shim) -> None:
     nodes = shim.add_nodes(ALLOWED + 3)
     async with fleet.services() as running, kubelets(fleet):
@@ -195,6 +198,7 @@ async def test_a_crd_that_is_deleted_takes_no_more_than_the_circuit_breaker_perm
         shim.delete()
 
 
+@pytest.mark.thorough
 async def test_several_shims_that_are_deleted_at_once_are_held_and_go_on_when_a_user_says_so(
     fleet: Fleet, shim: Shim
 ) -> None:
@@ -224,6 +228,7 @@ async def close_breaker(fleet: Fleet) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.thorough
 async def test_a_shim_whose_finalizer_is_removed_by_hand_stays_on_its_nodes_for_a_grace(
     fleet: Fleet, shim: Shim
 ) -> None:

@@ -13,7 +13,7 @@ from support.nodes.fleet import Fleet, eventually
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import Shim
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 SHA = "ab" * 32
 KEY = ec.generate_private_key(ec.SECP256R1())

@@ -65,6 +65,7 @@ async def test_nodes_that_run_no_installer_hold_no_slot(fleet: Fleet, shim: Shim
             fleet.api.call("PATCH", f"/api/v1/nodes/{node}", {"metadata": {"finalizers": None}})
 
 
+@pytest.mark.thorough
 async def test_a_pod_that_hangs_in_terminating_on_a_ready_node_holds_no_slot(fleet: Fleet) -> None:
     hung = [f"ahung-{fleet.id}-{index}" for index in range(2)]
     for node in hung:

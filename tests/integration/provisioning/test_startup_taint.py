@@ -10,7 +10,7 @@ from support.nodes.fleet import Fleet, eventually
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import Shim
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 KEY = "example.com/starting"
 STARTING = {"key": KEY, "value": "true", "effect": "NoSchedule"}

@@ -24,7 +24,7 @@ from trellis.kube import client
 from trellis.runtime import shutdown as stopping
 from trellis_dev.localcluster.nats import NatsServer
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 GRACE = 10.0
 MACHINE_SECONDS = 5.0

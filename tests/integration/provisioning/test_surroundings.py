@@ -10,7 +10,7 @@ from support.nodes.fleet import Fleet, eventually
 from support.nodes.shims import Shim
 from support.suite.job_container import Kubelet
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 
 def text_of(*parts: str) -> str:

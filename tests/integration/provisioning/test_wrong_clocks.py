@@ -106,6 +106,7 @@ async def proofs(fleet: Fleet, nodes: list[str]) -> Counter[str]:
     return heard
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("begin", "steps"),
     [

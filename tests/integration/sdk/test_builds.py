@@ -21,6 +21,7 @@ def test_the_committed_modules_are_what_their_sources_make() -> None:
         assert path.read_bytes() == built.read_bytes(), f"copy {built} to {path}"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("language", guests.LANGUAGE_PARAMETERS)
 def test_two_builds_in_two_places_make_the_same_bytes(tmp_path: Path, language: str) -> None:
     guests.needed(language)

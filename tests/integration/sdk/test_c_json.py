@@ -16,7 +16,7 @@ from support.guests import built as guests
 from support.guests.guest_api import FakeApi, Json, config_map, key_of
 from support.guests.guest_host import GuestHost
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.thorough]
 
 # C's strings end at a zero; what holds one is copied as it stands, which the suite of the examples has.
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))

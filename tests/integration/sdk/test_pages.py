@@ -23,7 +23,7 @@ from trellis.crds.wasm_controllers import WasmController
 from trellis_dev.localcluster.gotoolchain import environment, go_program
 from trellis_dev.localcluster.progress import Quiet
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.thorough]
 
 PAGE = DOCS / "controllers-writing.md"
 HELLO = "hello.wasm"

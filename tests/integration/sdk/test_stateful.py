@@ -9,7 +9,7 @@ import pytest
 from support.guests.guest_api import config_map, key_of
 from support.guests.sdk_worlds import Start
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.thorough]
 
 
 def test_counts_and_remembers_in_memory(start: Start) -> None:

@@ -102,6 +102,7 @@ async def flood(host: Host, inbox: str, count: int) -> None:
             await host.client.flush()
 
 
+@pytest.mark.thorough
 async def test_a_flood_on_one_link_is_answered_or_counted_and_another_link_goes_on(
     secret_world: SecretsWorld, tmp_path: Path
 ) -> None:

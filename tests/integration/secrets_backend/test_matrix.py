@@ -144,6 +144,7 @@ async def test_a_right_to_list_is_none_to_get(installed: Installed) -> None:
         assert 'secrets "db" is forbidden' in told["UpstreamError"]
 
 
+@pytest.mark.thorough
 async def test_a_user_is_read_as_by_its_whole_name_if_platform_and_owner_both_list_it(installed: Installed) -> None:
     world = installed.world
     world.bind(

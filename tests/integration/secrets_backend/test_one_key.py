@@ -42,6 +42,7 @@ def reasons(service: Service) -> str:
     return " ".join(service.health.readiness().reasons)
 
 
+@pytest.mark.thorough
 async def test_replicas_that_begin_together_share_one_key_and_open_every_request(secret_world: SecretsWorld) -> None:
     secret_world.ready_to_ask()
     async with secret_world.backend(), secret_world.backend(), secret_world.backend(), secret_world.asking() as host:

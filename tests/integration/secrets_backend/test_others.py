@@ -162,6 +162,7 @@ async def tenants(secret_world: SecretsWorld, tmp_path: Path) -> AsyncIterator[T
             secret_world.api.call("DELETE", NAMESPACES.path(None, namespace))
 
 
+@pytest.mark.thorough
 async def test_two_users_of_one_account_share_a_grant_and_another_account_has_its_own(tenants: Tenants) -> None:
     one, two, three = (tenants.group(user) for user in ("one", "two", "three"))
     async with tenants.world.backend():
@@ -175,6 +176,7 @@ async def test_two_users_of_one_account_share_a_grant_and_another_account_has_it
             assert "PolicyError" in str(await tenants.told("three", namespace))
 
 
+@pytest.mark.thorough
 async def test_a_user_whom_nobody_hears_stands_for_itself(tenants: Tenants) -> None:
     shy = tenants.group("shy")
     three = tenants.group("three")

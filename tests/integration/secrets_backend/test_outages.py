@@ -98,6 +98,7 @@ async def test_an_api_server_that_refuses_is_an_upstream_error(behind: Behind) -
     await behind.told_in_time(granted())
 
 
+@pytest.mark.thorough
 async def test_a_token_of_ours_that_is_withdrawn_is_told_and_the_next_one_counts_at_once(
     secret_world: SecretsWorld, cluster: ClusterInfo, tmp_path: Path
 ) -> None:
@@ -124,6 +125,7 @@ async def test_a_token_of_ours_that_is_withdrawn_is_told_and_the_next_one_counts
         account.remove()
 
 
+@pytest.mark.thorough
 async def test_secrets_are_given_while_nobody_takes_the_facts(behind: Behind) -> None:
     await behind.told(granted())
     await asyncio.to_thread(behind.bus.kill)

@@ -112,6 +112,7 @@ def _frozen(pid: int | None) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
+@pytest.mark.thorough
 def test_two_replicas_have_one_key_and_both_answer(pair: Pair) -> None:
     assert {pair.asked.world.ask_key() for _ in range(50)} == {pair.asked.world.server_xkey}
     with pair.load(1_000) as load:

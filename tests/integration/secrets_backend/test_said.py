@@ -111,6 +111,7 @@ async def test_what_cannot_be_asked_for_is_a_fact_about_who_asked_and_what_nobod
         assert all(len(text) < 500 and text.isprintable() for text in one.values() if isinstance(text, str)), one
 
 
+@pytest.mark.thorough
 async def test_no_answer_waits_for_a_bus_that_is_away_and_no_fact_is_lost(
     secret_world: SecretsWorld, tmp_path: Path
 ) -> None:
@@ -174,6 +175,7 @@ async def test_who_asks_too_often_is_told_and_others_are_not(secret_world: Secre
         assert value(await two.get("db", "password", namespace=secret_world.namespace)) == "hunter2"
 
 
+@pytest.mark.thorough
 async def test_a_secret_is_read_anew_for_each_request_unless_a_cache_is_asked_for(secret_world: SecretsWorld) -> None:
     secret_world.ready_to_ask()
 

@@ -90,6 +90,7 @@ async def test_who_stops_answers_what_it_took_once_its_api_server_does(slow: Slo
     await stopping
 
 
+@pytest.mark.thorough
 async def test_who_stops_tells_of_an_api_server_that_does_not_answer(slow: Slow) -> None:
     asked = await slow.busy()
     await slow.replicas.aclose()

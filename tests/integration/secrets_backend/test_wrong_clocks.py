@@ -15,7 +15,7 @@ from support.suite import planted
 from support.suite.faked_clock import FakedClock
 from support.suite.service_process import free_port, running, until_status
 
-pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("faked_clocks")]
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("faked_clocks"), pytest.mark.thorough]
 
 FIVE_MINUTES = 300
 

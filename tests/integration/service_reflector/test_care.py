@@ -84,6 +84,7 @@ async def test_two_lattices_have_an_application_of_one_name(world: ReflectedWorl
         await world.leads_to("same", first)
 
 
+@pytest.mark.thorough
 async def test_one_that_ends_between_letting_go_and_making_again_costs_no_address(
     world: ReflectedWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +228,7 @@ async def test_a_service_of_the_peer_is_adopted(world: ReflectedWorld) -> None:
         await world.leads_to("adopt", address)
 
 
+@pytest.mark.thorough
 async def test_a_namespace_can_go(world: ReflectedWorld) -> None:
     world.group("group", "going-lattice")
     async with world.wadm("going-lattice") as wadm, world.reflector():

@@ -19,7 +19,7 @@ from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from trellis import names
 from trellis.kube.resources import ENDPOINT_SLICES, PODS, SERVICES
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 SEED = 20_261_122
 APPLICATIONS = 100

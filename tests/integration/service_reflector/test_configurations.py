@@ -34,6 +34,7 @@ async def put(wadm: Wadm, kept: KeyValue, name: str, *, quietly: bool = False, *
         await wadm.speaker.say("config_set", {"config_name": name})
 
 
+@pytest.mark.thorough
 async def test_a_service_follows_the_configuration_that_its_application_names(world: ReflectedWorld) -> None:
     world.group("group", "named-lattice")
     address = world.pod("group", "host-1")

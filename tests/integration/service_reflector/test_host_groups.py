@@ -214,6 +214,7 @@ async def test_a_service_of_a_missing_group_can_be_deleted_by_hand(world: Reflec
         assert identities(world).keys() == {"cart", "mail"}
 
 
+@pytest.mark.thorough
 async def test_a_mass_of_deletions_is_held_until_a_person_lets_it_go_on(world: ReflectedWorld) -> None:
     applications = [f"app-{number}" for number in range(12)]
     world.group("group", "mass")
@@ -297,6 +298,7 @@ async def explained(world: ReflectedWorld, name: str) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.thorough
 async def test_no_grace_is_noted_once_the_crd_is_deleted(world: ReflectedWorld) -> None:
     world.group("group", "undefined")
     with restored(world.hosts.api, HOST_CONFIGS, world.hosts.namespace):

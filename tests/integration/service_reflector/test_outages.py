@@ -46,6 +46,7 @@ async def test_what_happens_while_nats_is_away_is_made_up_for(world: ReflectedWo
         await mirrors(world, "stays", "comes")
 
 
+@pytest.mark.thorough
 async def test_no_event_is_lost_while_nats_restarts_again_and_again(world: ReflectedWorld) -> None:
     world.group("group", "restart-lattice")
     async with world.wadm("restart-lattice") as wadm, world.reflector():

@@ -16,7 +16,7 @@ from support.suite.typed import bare_environment, typed_meanwhile
 from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from trellis.runtime.run import LedService
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 
 async def trellis(world: ReflectedWorld, *words: str) -> tuple[int, dict[str, Any]]:

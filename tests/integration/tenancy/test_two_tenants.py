@@ -166,6 +166,7 @@ async def test_no_policy_or_name_that_one_tenant_writes_gets_a_secret_of_the_oth
         assert set(told) == {"PolicyError"}
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("wadms")
 async def test_of_two_lattices_of_one_name_neither_sees_the_others_applications(
     both: Both,
@@ -193,6 +194,7 @@ async def test_of_two_lattices_of_one_name_neither_sees_the_others_applications(
         assert west.kept.status("web")["conditions"]
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("wadms")
 async def test_a_label_prefix_or_address_of_the_others_lattice_leads_nowhere_and_says_so(both: Both) -> None:
     east, west, port = both.east, both.west, both.server.port

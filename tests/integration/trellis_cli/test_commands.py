@@ -296,6 +296,7 @@ async def bus(nats_server: NatsServer) -> Any:
     await bus.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 async def test_tail_shows_old_facts_then_new_ones_and_ends_well_on_ctrl_c(
     world: World, nats_server: NatsServer, bus: Bus, number: signal.Signals
@@ -323,6 +324,7 @@ async def test_tail_shows_old_facts_then_new_ones_and_ends_well_on_ctrl_c(
             await tail.wait()
 
 
+@pytest.mark.thorough
 def test_tail_without_a_bus_is_one_line(world: World) -> None:
     done = world.run("events", "tail")
     assert (done.returncode, done.stdout) == (1, "")

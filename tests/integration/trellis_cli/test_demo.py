@@ -195,6 +195,7 @@ def own(cluster: ClusterInfo, cluster_api: Api, namespace: str) -> Iterator[Own]
     cluster_api.call("DELETE", f"/api/v1/nodes/{node}")
 
 
+@pytest.mark.thorough
 def test_the_users_own_cluster_is_asked_for_and_a_no_changes_nothing(machine: Machine, own: Own) -> None:
     ours, theirs = pty.openpty()
     try:
@@ -210,6 +211,7 @@ def test_the_users_own_cluster_is_asked_for_and_a_no_changes_nothing(machine: Ma
     assert not own.opted_in
 
 
+@pytest.mark.thorough
 def test_the_users_own_cluster_without_a_terminal_needs_yes(machine: Machine, own: Own) -> None:
     status, out, err = machine.run("demo", "--use-current-context", "--node", own.node, **own.environment)
     assert (status, out) == (2, "")
@@ -217,6 +219,7 @@ def test_the_users_own_cluster_without_a_terminal_needs_yes(machine: Machine, ow
     assert not own.opted_in
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("nodes", [[], ["--node", "no-such-node"]], ids=["none named", "one that does not exist"])
 def test_the_users_own_cluster_needs_a_node_that_exists(machine: Machine, own: Own, nodes: list[str]) -> None:
     status, _, err = machine.run("demo", "--use-current-context", "--yes", *nodes, **own.environment)
@@ -224,6 +227,7 @@ def test_the_users_own_cluster_needs_a_node_that_exists(machine: Machine, own: O
     assert own.node in err, "the nodes there are, are named"
 
 
+@pytest.mark.thorough
 def test_a_node_of_the_users_own_cluster_is_provisioned_and_nothing_stays_but_that(machine: Machine, own: Own) -> None:
     status, out, err = machine.run("demo", "--use-current-context", "--node", own.node, "--yes", **own.environment)
     assert status == 0, err
@@ -233,6 +237,7 @@ def test_a_node_of_the_users_own_cluster_is_provisioned_and_nothing_stays_but_th
     machine.assert_clean()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -100,6 +100,7 @@ def test_a_process_brings_its_bus_along_and_takes_it_away(standalone: Standalone
     assert not alive(standalone.server)
 
 
+@pytest.mark.thorough
 def test_a_server_that_died_comes_back_with_what_it_stored(standalone: Standalone) -> None:
     standalone.start()
     wait("ready, with streams", lambda: standalone.ready() and standalone.stored())
@@ -111,6 +112,7 @@ def test_a_server_that_died_comes_back_with_what_it_stored(standalone: Standalon
     wait("ready again", standalone.ready)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends children of the killed on Linux")
 def test_a_killed_process_leaves_no_server(standalone: Standalone) -> None:
     process = standalone.start()
@@ -134,6 +136,7 @@ def test_a_directory_has_one_process(standalone: Standalone) -> None:
     assert alive(standalone.server)
 
 
+@pytest.mark.thorough
 def test_nobody_without_the_password_is_let_in(standalone: Standalone) -> None:
     process = standalone.start()
     wait("ready", standalone.ready)

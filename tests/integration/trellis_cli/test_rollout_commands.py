@@ -20,7 +20,7 @@ from support.nodes.shims import SHIMS, Shim
 from trellis import names
 from trellis.read_model.tables.rollout import Phase
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 Done = subprocess.CompletedProcess[str]
 FIRST, SECOND = "ab" * 32, "cd" * 32

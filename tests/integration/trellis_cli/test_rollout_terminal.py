@@ -15,7 +15,7 @@ from support.nodes.fleet import Fleet, eventually
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import Shim
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.thorough]
 
 
 def watch(fleet: Fleet, shim: str) -> tuple[int, str]:

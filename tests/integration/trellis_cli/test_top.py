@@ -187,6 +187,7 @@ class Terminal:
                 self.drawn += block.decode(errors="replace")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("end", ["q", "Ctrl-C", "kill"])
 async def test_on_a_terminal_a_change_is_drawn_keys_count_and_it_is_left_as_it_was(
     cluster: ClusterInfo, cluster_api: Api, crowd: Crowd, node: str, end: str
@@ -214,6 +215,7 @@ async def test_on_a_terminal_a_change_is_drawn_keys_count_and_it_is_left_as_it_w
         terminal.close()
 
 
+@pytest.mark.thorough
 def test_a_server_that_is_away_and_a_wrong_column_are_one_line(tmp_path: Path, cluster: ClusterInfo) -> None:
     given = yaml.safe_load(Path(cluster.kubeconfig).read_text())
     given["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"

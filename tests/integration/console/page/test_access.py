@@ -38,6 +38,7 @@ async def test_a_token_opens_the_page_and_is_kept_nowhere_in_it(visit: Visit, ch
         await window.sees("form", "Token")
 
 
+@pytest.mark.thorough
 async def test_behind_a_proxy_nobody_is_asked_for_a_token(visit: Visit, chrome: Chrome, tmp_path: Path) -> None:
     secret, jane = tmp_path / "secret", f"jane-of-{visit.own}"
     secret.write_text("s" * 40)
@@ -68,6 +69,7 @@ async def test_behind_a_proxy_nobody_is_asked_for_a_token(visit: Visit, chrome: 
             await window.sees(f'[data-id="node/{visit.world.node(1)}"]', "Ready")
 
 
+@pytest.mark.thorough
 async def test_what_is_not_allowed_is_said_in_its_place_and_nothing_of_it_is_shown(
     visit: Visit, chrome: Chrome
 ) -> None:
@@ -88,6 +90,7 @@ async def test_what_is_not_allowed_is_said_in_its_place_and_nothing_of_it_is_sho
         assert f"namespaces={visit.world.namespace}" in window.page.url
 
 
+@pytest.mark.thorough
 async def test_everything_can_be_reached_by_keys(visit: Visit, chrome: Chrome) -> None:
     async with visit.console() as console, chrome.window(console.url, visit.token) as window:
         page = window.page
@@ -117,6 +120,7 @@ async def test_everything_can_be_reached_by_keys(visit: Visit, chrome: Chrome) -
         await expect(page).to_have_url(re.compile("/rollouts"))
 
 
+@pytest.mark.thorough
 async def test_single_keys_can_be_turned_off(visit: Visit, chrome: Chrome) -> None:
     async with visit.console() as console, chrome.window(console.url, visit.token) as window:
         await window.page.keyboard.press("?")
@@ -127,6 +131,7 @@ async def test_single_keys_can_be_turned_off(visit: Visit, chrome: Chrome) -> No
         await expect(window.page).to_have_url(re.compile("/controllers"))
 
 
+@pytest.mark.thorough
 async def test_an_address_leads_back_to_what_was_seen(visit: Visit, chrome: Chrome) -> None:
     async with visit.console() as console, chrome.window(console.url, visit.token) as window:
         page, failed = window.page, visit.world.node(9)
@@ -142,6 +147,7 @@ async def test_an_address_leads_back_to_what_was_seen(visit: Visit, chrome: Chro
         await expect(page.get_by_role("searchbox")).to_have_value(visit.own)
 
 
+@pytest.mark.thorough
 async def test_light_and_dark_can_be_chosen_and_stay(visit: Visit, chrome: Chrome) -> None:
     async with visit.console() as console, chrome.window(console.url, visit.token) as window:
         ground = "getComputedStyle(document.body).backgroundColor"

@@ -81,6 +81,7 @@ async def test_who_could_not_be_logged_out_is_told_so(world: World, chrome: Chro
         await window.sees("form", "Token")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sign", ["slept", "other network"])
 async def test_a_line_that_is_dead_after_a_sleep_is_opened_anew_at_once(
     world: World, chrome: Chrome, sign: str
@@ -99,6 +100,7 @@ async def test_a_line_that_is_dead_after_a_sleep_is_opened_anew_at_once(
         await expect(window.page.locator(".banner p")).to_have_count(0)
 
 
+@pytest.mark.thorough
 async def test_a_trace_that_is_not_there_is_said_to_be_none(world: World, chrome: Chrome) -> None:
     nothing = {"trace": "a" * 32, "whole": True, "cut": False, "link": None, "spans": []}
 

@@ -46,6 +46,7 @@ def fill(kube: FakeKube) -> None:
         kube.put(WASM_CONTROLLERS, objects.controller(name))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("address", "shows"),
     [
@@ -73,6 +74,7 @@ async def test_an_address_that_somebody_typed_breaks_nothing(
     assert chrome.complaints == []
 
 
+@pytest.mark.thorough
 async def test_an_answer_that_cannot_be_drawn_costs_its_panel_and_nothing_else(world: World, chrome: Chrome) -> None:
     async with chrome.window(world.url, TOKEN) as window:
 

@@ -28,6 +28,7 @@ async def test_a_change_by_kubectl_is_on_the_page_within_a_second_of_being_made(
             await window.sees(cell, shown, ms=5_000)
 
 
+@pytest.mark.thorough
 async def test_what_is_deleted_goes_from_the_page(visit: Visit, chrome: Chrome) -> None:
     async with visit.console() as console, chrome.window(console.url, visit.token) as window:
         await window.page.get_by_role("searchbox").fill(visit.own)
@@ -40,6 +41,7 @@ async def test_what_is_deleted_goes_from_the_page(visit: Visit, chrome: Chrome) 
         await expect(window.page.locator("aside.panel .verdict")).to_have_count(0)
 
 
+@pytest.mark.thorough
 async def test_a_lost_connection_is_said_and_what_changed_meanwhile_is_there_when_it_is_back(
     visit: Visit, chrome: Chrome
 ) -> None:

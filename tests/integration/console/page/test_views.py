@@ -11,7 +11,7 @@ from support.console.page_browser import PHONE, Chrome, Window
 from support.console.page_visits import Visit
 from support.suite.jaeger import Jaeger
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.thorough]
 
 
 async def test_the_map_leads_from_a_node_to_what_runs_on_it_and_says_why(visit: Visit, chrome: Chrome) -> None:
