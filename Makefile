@@ -124,6 +124,7 @@ generate: install ## Write the generated files (event schemas, the table of fact
 	@$(BIN)/python tests/fuzz/record.py docs/reliability.md
 	@$(BIN)/python tests/e2e/record.py docs/reliability.md
 	@$(BIN)/python bench/load/page.py docs/operations/scale.md
+	@$(BIN)/python tests/sabotage/run.py --page
 
 verify: install ## Fail if a generated file differs from what `make generate` writes
 	@$(TOOL).events.generate --check deploy/events

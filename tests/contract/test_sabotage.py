@@ -36,7 +36,7 @@ def sources(tmp_path: Path) -> Path:
 
 
 def test_the_committed_page_is_the_generated_one() -> None:
-    assert (ROOT / "docs/sabotage.md").read_text() == page(ROOT), "run tests/sabotage/run.py --page > docs/sabotage.md"
+    assert (ROOT / "docs/sabotage.md").read_text() == page(ROOT), "run make generate"
 
 
 def test_every_break_is_in_place() -> None:

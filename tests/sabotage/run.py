@@ -3,7 +3,7 @@
 For each break of ``breaks`` the sources are linked into a directory, one line is changed, and the test that is named
 for it runs against them. Out: a line for each break; exit status 1 if a test passed nevertheless, or failed for another
 reason than a test's failure (an import that fails is no proof). ``--check`` only sees that each break still has its
-place; ``--page`` prints docs/sabotage.md.
+place; ``--page`` writes docs/sabotage.md.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def attempts(breaks: Sequence[Break]) -> Iterator[tuple[bool, str]]:
 def main(arguments: list[str]) -> int:
     """Try all, or those whose name holds the argument."""
     if "--page" in arguments:
-        print(page(ROOT), end="")
+        (ROOT / "docs/sabotage.md").write_text(page(ROOT), encoding="utf-8")
         return 0
     only = [one for one in arguments if not one.startswith("--")]
     wanted = [one for one in BREAKS if all(part in one.name for part in only)]

@@ -1,4 +1,4 @@
-"""Whether a shim that a Job installed runs: a pod on that very node tries it (design section 5.1, step 5, proof c).
+"""Whether a shim that a Job installed runs: a pod on that very node tries it (ADR 21).
 
 Pure. In: which Shims are to be tried, the pods that try them, the time. Out: which pods to make or to replace, and the
 verdict. Called by ``decide``; ``canary_resources`` has the manifests.

@@ -3,7 +3,7 @@
 Pure and total: arguments in, manifest out; each variant has a golden file. Called by ``apply``.
 Invariants: names and label values fit Kubernetes' 63 characters for any node name; a manifest is a function of its
 arguments alone, so a repeated create meets its own former self.
-Source of the Job's shape: KWasm operator (peers keep their manifests and RBAC); design section 5.1, step 3.
+Source of the Job's shape: KWasm operator (peers keep their manifests and RBAC).
 """
 
 from __future__ import annotations

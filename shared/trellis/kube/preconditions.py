@@ -2,7 +2,7 @@
 
 In: the body of a write. Out: nothing, or ``ValueError`` for the programmer. Called by ``trellis.kube.client`` for views
 that are guarded. A guard keeps a former leader from sending; only a precondition keeps what it had sent already from
-being carried out later (design section 3.3). Pure. Source: a resourceVersion is of one object in one state; the uid is
+being carried out later (ADR 9). Pure. Source: a resourceVersion is of one object in one state; the uid is
 asked for as well because an apply without it makes a new object of a deleted one.
 """
 

@@ -4,7 +4,7 @@ Pure. In: what was let through lately, what is to be destroyed now, how many obj
 seconds). Out: who may go, and the breaker's next state. Called by ``trellis.kube.breaker`` and the command line.
 Invariant: in any 60 s no more than 5 objects, or 10 % of the kind if that is more, are let through, unless a person
 closed the breaker; a state from a clock that was ahead never holds for longer than it was meant to.
-Source: design section 3.5.
+Source: ADR 11.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class JobState(StrEnum):
 
 
 class Proof(StrEnum):
-    """What is known of a node on which an installer finished (design section 5.1, step 5)."""
+    """What is known of a node on which an installer finished."""
 
     CANARY = "canary"
     HANDLER = "handler"
