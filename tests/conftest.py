@@ -11,7 +11,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long one example takes is the machine's affair; a test that hangs has pytest's own timeout.
-settings.register_profile("trellis", deadline=None)
+# Thirty examples of each property are what a change is checked with; make fuzz tries many more.
+settings.register_profile("trellis", deadline=None, max_examples=30)
 settings.load_profile("trellis")
 
 pytest_plugins = [

@@ -23,9 +23,21 @@ PARTS = ("tests/unit", "tests/contract")
 def pytest_of(python: str | Path, tier: str) -> list[str | Path]:
     """Return the command line of pytest with an interpreter for the tests of a tier, a marker expression.
 
-    There is a worker for each core: hardly a test waits, and each worker collects all tests.
+    There is one worker more than cores, as some tests wait; each worker collects all tests, which takes its time too.
     """
-    return [python, "-m", "pytest", "-q", "-n", str(os.cpu_count() or 1), "-m", tier, *PARTS]
+    return [
+        python,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        str((os.cpu_count() or 1) + 1),
+        "--dist",
+        "worksteal",
+        "-m",
+        tier,
+        *PARTS,
+    ]
 
 
 def main(options: list[str]) -> int:

@@ -35,6 +35,7 @@ def test_it_is_one_by_the_specification() -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.thorough
 def test_one_that_is_none_is_refused(tmp_path: Path) -> None:
     wrong = tmp_path / "docker-compose.yml"
     wrong.write_text(FILE.read_text().replace("healthcheck:", "healthchek:", 1))

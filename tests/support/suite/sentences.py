@@ -88,14 +88,14 @@ def is_prose(text: str) -> bool:
     return False
 
 
-def compared(tree: ast.Module) -> Iterator[ast.Constant]:
+def compared(tree: ast.Module, nodes: Sequence[ast.AST]) -> Iterator[ast.Constant]:
     """Yield the string constants that a file compares, also those that a name, a loop or a parameter stands for."""
-    operands = [operand for node in ast.walk(tree) for operand in _operands(node)]
+    operands = [operand for node in nodes for operand in _operands(node)]
     for operand in operands:
         yield from _texts(operand)
     tables = {name: values[0] for name, values in _bindings(tree, {}) if values}
     sides = {id(operand) for operand in operands}
-    for scope in ast.walk(tree):
+    for scope in nodes:
         if isinstance(scope, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _of_names(scope, tables, sides)
 
@@ -103,9 +103,10 @@ def compared(tree: ast.Module) -> Iterator[ast.Constant]:
 def findings(text: str, file: str) -> list[Finding]:
     """Return what a test file compares that is prose, by line."""
     tree = ast.parse(text)
-    hits = {id(node): node for node in compared(tree)}
-    others = hits.keys() | _documents(tree)
-    inputs = [str(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in others]
+    nodes = list(ast.walk(tree))  # once: it is most of the time
+    hits = {id(node): node for node in compared(tree, nodes)}
+    others = hits.keys() | _documents(nodes)
+    inputs = [str(node.value) for node in nodes if isinstance(node, ast.Constant) and id(node) not in others]
     found = {
         Finding(file, node.lineno, str(node.value))
         for node in hits.values()
@@ -124,10 +125,10 @@ def _without(text: str, inputs: Sequence[str]) -> str:
     return text
 
 
-def _documents(tree: ast.Module) -> set[int]:
+def _documents(nodes: Iterable[ast.AST]) -> set[int]:
     """Return the constants that nothing reads: docstrings, and messages of failed asserts."""
     found: set[int] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.Module(body=[ast.Expr(value=document), *_]):
                 found.add(id(document))

@@ -91,6 +91,7 @@ class Oracle:
         return model.digests[model.newest], False
 
 
+@pytest.mark.thorough
 @given(st.lists(st.tuples(st.lists(KUBERNETES | WASH, max_size=5), DEATHS), max_size=6))
 @settings(max_examples=300, derandomize=True)
 def test_each_time_both_sides_end_as_the_rules_say(times: list[tuple[list[Step], list[int]]]) -> None:

@@ -85,6 +85,7 @@ class NeverTriesAgain(KeyedQueue[str]):
         del key, entry, error
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("limits", "states"),
     [(Limits(lost_acks=0, kills=0), 276), (Limits(again=0, refused=0), 600), (Limits(messages=1), 612)],

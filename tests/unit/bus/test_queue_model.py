@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -217,6 +218,7 @@ ACTIONS = (
 )
 
 
+@pytest.mark.thorough
 def test_every_history_of_five_steps_with_one_key_keeps_the_promises() -> None:
     async def all_histories() -> None:
         for actions in itertools.product(ACTIONS, repeat=4):

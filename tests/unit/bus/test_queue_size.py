@@ -69,6 +69,7 @@ async def all_fail(queue: KeyedQueue[str], keys: list[str]) -> None:
     assert queue.backing_off == len(keys)
 
 
+@pytest.mark.thorough
 async def test_keys_that_back_off_cost_one_handle_are_all_tried_again_and_keep_no_healthy_one_waiting() -> None:
     runs, timers = Runs(), FakeTimers()
     queue = new_queue(timers)
@@ -125,6 +126,7 @@ def bytes_per_key(keys: int, limit: int) -> Iterator[None]:
     assert used < limit, f"{used:.0f} bytes a key"
 
 
+@pytest.mark.thorough
 async def test_a_key_that_waits_or_backs_off_costs_about_half_a_kilobyte() -> None:
     keys = [f"{FAILING}{number}" for number in range(10_000)]
     runs, timers = Runs(), FakeTimers()

@@ -142,6 +142,7 @@ def test_a_result_comes_back_from_its_line() -> None:
     assert parse_result(RESULT.to_line()) == RESULT
 
 
+@pytest.mark.thorough
 @given(st.text(max_size=9000), st.integers(0, 80), st.text(max_size=300))
 def test_a_result_always_fits_and_keeps_its_reason(message: str, count: int, problem: str) -> None:
     shims = tuple(ShimResult(f"h{number}", "d" * 64, "s" * 64, problem=problem) for number in range(count))

@@ -89,6 +89,7 @@ def prepared(world: World, act: Callable[[World], InstallResult]) -> None:
         assert install(world).ok
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("fixture", "act", "after"),
     [

@@ -33,6 +33,7 @@ def decisions() -> Iterator[pytest.MonkeyPatch]:
     rollout_decisions.forget()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("nodes", "left", "states"),
     [

@@ -28,6 +28,7 @@ def outcomes() -> set[str]:
     return {verdict(seed) for seed in range(CASES)}
 
 
+@pytest.mark.thorough
 def test_a_mutated_request_is_read_as_a_second_reading_of_the_protocol_reads_it(outcomes: set[str]) -> None:
     """And every kind of case is accepted at times: else the generator makes noise, which the first check stops."""
     assert {f"{kind}: accepted" for kind in [*KINDS, "header"]} <= outcomes
@@ -52,6 +53,7 @@ def _same(text: bytes) -> None:
         assert refusal(message(text)).error == wanted
 
 
+@pytest.mark.thorough
 @given(place=st.sampled_from(PLACES), value=JSON)
 @settings(max_examples=300, deadline=None)
 def test_any_json_in_any_place_is_read_alike(place: str, value: Any) -> None:

@@ -50,6 +50,7 @@ def test_a_bus_of_ones_own_names_it_too() -> None:
     assert "pip install trellis-wasm-dev" in done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("asked", ["run", "nodes", "crds", "dev", "migrate"])
 def test_a_command_is_there_and_imports_none_of_the_others(asked: str) -> None:
     done = run(asked, "--help", program=AND_THEN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -28,6 +29,7 @@ CHANGES = st.lists(st.tuples(st.integers(8, len(WHOLE) - 1), st.integers(0, 255)
 LIMITS = Limits(memory_bytes=1 << 20, cpu_seconds=0.05, wall_seconds=5)
 
 
+@pytest.mark.thorough
 @settings(max_examples=300, deadline=None)
 @given(changes=CHANGES, cut=st.integers(0, len(WHOLE)))
 def test_a_changed_module_is_refused_or_runs(modules: Modules, changes: list[tuple[int, int]], cut: int) -> None:

@@ -317,6 +317,7 @@ def test_a_host_that_calls_its_own_guest_is_told_so(modules: Modules) -> None:
     assert isinstance(fault.value.__cause__, RuntimeError)
 
 
+@pytest.mark.thorough
 def test_sixty_four_guests_at_once_do_not_see_each_other(modules: Modules) -> None:
     """A third traps, a third loops, a third answers: each finds its own end, whoever runs beside it."""
     data, result = wat.json_at(64, '{"ok": true}')

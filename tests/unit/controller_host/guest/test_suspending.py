@@ -297,6 +297,7 @@ def test_a_full_tmpfs_ends_nobody_who_reads_what_was_never_written(tmp_path: Pat
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.thorough
 def test_sixty_four_controllers_sleep_and_wake_at_once(modules: Modules, snapshots: Snapshots) -> None:
     module = tape.module(modules)
     gate = threading.Barrier(64)
