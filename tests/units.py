@@ -25,19 +25,8 @@ def pytest_of(python: str | Path, tier: str) -> list[str | Path]:
 
     There is one worker more than cores, as some tests wait; each worker collects all tests, which takes its time too.
     """
-    return [
-        python,
-        "-m",
-        "pytest",
-        "-q",
-        "-n",
-        str((os.cpu_count() or 1) + 1),
-        "--dist",
-        "worksteal",
-        "-m",
-        tier,
-        *PARTS,
-    ]
+    workers = str((os.cpu_count() or 1) + 1)
+    return [python, "-m", "pytest", "-q", "-n", workers, "--dist", "worksteal", "-m", tier, *PARTS]
 
 
 def main(options: list[str]) -> int:
