@@ -78,7 +78,6 @@ async def test_a_paused_shim_begins_nothing_until_it_is_resumed(fleet: Fleet, sh
         await eventually(lambda: shim.found() is None, "the Shim is gone", seconds=60)
 
 
-@pytest.mark.thorough
 async def test_pods_that_use_a_shim_are_respected(fleet: Fleet, shim: Shim) -> None:
     [node] = shim.add_nodes(1)
     async with fleet.services(), kubelets(fleet):
