@@ -48,10 +48,6 @@ Manifest = dict[str, Any]
 _log = get_logger(__name__)
 
 
-class Waiting(Exception):  # noqa: N818 - it is no error
-    """Something has to be gone first; its going is heard."""
-
-
 @dataclass(frozen=True, slots=True)
 class Effects:
     """Where actions go."""
@@ -65,7 +61,7 @@ class Effects:
     breaker: Breaker
 
     async def apply(self, namespace: str, actions: Sequence[Action]) -> float | None:
-        """Carry out actions about one key, in order.
+        """Carry out actions about one key, in order, up to one after which something has to be gone first.
 
         Returns the seconds after which a deletion that the circuit breaker holds is to be tried again, None if none is.
 
@@ -73,12 +69,11 @@ class Effects:
             KubeError: a write was refused or not answered; what follows it was not done.
         """
         again: list[float] = []
-        with contextlib.suppress(Waiting):
-            for action in actions:
-                if isinstance(action, RemoveService) and (wait := await self.breaker.hold(action.target)) is not None:
-                    again.append(wait)
-                else:
-                    await self._one(namespace, action)
+        for action in actions:
+            if isinstance(action, RemoveService) and (wait := await self.breaker.hold(action.target)) is not None:
+                again.append(wait)
+            elif not await self._one(namespace, action):
+                break  # its going is heard, and the key runs again
         return min(again, default=None)
 
     async def report(self, service: ServiceView | None, group: GroupView | None, reason: str, message: str) -> None:
@@ -92,20 +87,21 @@ class Effects:
     async def _warn(self, regarding: ObjectRef, reason: str, message: str) -> None:
         await self.recorder.record(regarding=regarding, type="Warning", reason=reason, message=message)
 
-    async def _one(self, namespace: str, action: Action) -> None:
+    async def _one(self, namespace: str, action: Action) -> bool:
+        """Carry out one action; return whether the next can follow at once."""
         match action:
             case CreateService():
-                await self._create(action)
+                return await self._create(action)
             case PatchService():
                 await self._patch(action.found, dict(action.patch), action.message)
             case Keep():
                 await self._keep(namespace, action)
             case LetGo():
-                await self._let_go(action)
+                return await self._let_go(action)
             case RemoveService():
                 await self._remove(action)
             case WriteSlice() | DeleteSlice() | WriteRoute() | DeleteRoute():
-                await self._child(namespace, action)
+                return await self._child(namespace, action)
             case DropOthers():
                 await self._drop_others(namespace, action.service)
             case Warn() | WarnService():
@@ -113,19 +109,21 @@ class Effects:
                 await self.report(service, group, action.reason, action.message)
             case _:
                 assert_never(action)
+        return True
 
-    async def _child(self, namespace: str, action: WriteSlice | DeleteSlice | WriteRoute | DeleteRoute) -> None:
+    async def _child(self, namespace: str, action: WriteSlice | DeleteSlice | WriteRoute | DeleteRoute) -> bool:
         match action:
             case WriteSlice():
-                await self._write_slice(namespace, action)
+                return await self._write_slice(namespace, action)
             case WriteRoute():
-                await self._write_route(namespace, action)
+                return await self._write_route(namespace, action)
             case DeleteSlice():
                 await self._delete(ENDPOINT_SLICES, action.found)
             case DeleteRoute():
                 await self._delete(HTTP_ROUTES, action.found)
+        return True
 
-    async def _create(self, action: CreateService) -> None:
+    async def _create(self, action: CreateService) -> bool:
         mirror, former = action.mirror, action.former
         held = self.known.services.get(mirror.key)
         try:
@@ -138,12 +136,11 @@ class Effects:
             made = await self.kube.create(SERVICES, make_service(mirror))
         except Forbidden as error:
             if is_terminating(error):
-                raise Waiting from None
+                return False
             raise
         _log.info("Service made", service=mirror.key, lattice=mirror.lattice, application=mirror.application)
         self.services.wrote(made, held)
-        # That is news, so its key runs again: of many at once all are there before the first gets its endpoints.
-        raise Waiting
+        return True
 
     async def _patch(self, found: ServiceView, patch: Manifest, message: str) -> None:
         await self._merge(found, patch)
@@ -158,12 +155,11 @@ class Effects:
         self.services.wrote(written, found)
         return written
 
-    async def _let_go(self, action: LetGo) -> None:
+    async def _let_go(self, action: LetGo) -> bool:
         found = action.found
         left = await self._without_finalizer(found)
         _log.info("Service let go", service=found.key, reason=action.reason, message=action.message)
-        if not found.deleting or left:
-            raise Waiting
+        return found.deleting and not left
 
     async def _without_finalizer(self, found: ServiceView) -> list[str]:
         """Take our finalizer away; return those that are left."""
@@ -206,11 +202,11 @@ class Effects:
             )
         self.slices.wrote(made, piece.found)
 
-    async def _write_slice(self, namespace: str, action: WriteSlice) -> None:
+    async def _write_slice(self, namespace: str, action: WriteSlice) -> bool:
         wanted, found = action.wanted, action.wanted.found
         service = self.known.services.get(f"{namespace}/{action.service}")
         if service is None:
-            raise Waiting  # it was deleted this moment, which is heard
+            return False  # it was deleted this moment
         if found is not None:
             metadata = {
                 "uid": found.uid,
@@ -226,7 +222,7 @@ class Effects:
                     field_manager=names.FIELD_MANAGER_SERVICE_REFLECTOR,
                 )
                 self.slices.wrote(written, found)
-                return
+                return True
         body = make_slice(wanted, namespace, service.uid)
         try:
             made = await self.kube.create(ENDPOINT_SLICES, body)
@@ -235,6 +231,7 @@ class Effects:
                 raise
             made = relabelled
         self.slices.wrote(made, found)
+        return True
 
     async def _relabel(self, body: Manifest, service: ServiceView) -> Manifest | None:
         """Write a slice of ours that lost the labels by which it is watched, and by which Services find it.
@@ -260,22 +257,23 @@ class Effects:
                 res, found.name, found.namespace, uid=found.uid, resource_version=found.resource_version
             )
 
-    async def _write_route(self, namespace: str, action: WriteRoute) -> None:
+    async def _write_route(self, namespace: str, action: WriteRoute) -> bool:
         service, found = self.known.services.get(f"{namespace}/{action.service}"), action.found
         if service is None:
-            raise Waiting
+            return False
         route = make_route(namespace, action.service, service.uid, dict(action.spec))
         if found is None:
             # What is null takes something away; here there is nothing yet, and a schema may refuse it.
             route["spec"] = {field: value for field, value in route["spec"].items() if value is not None}
             self.routes.wrote(await self.kube.create(HTTP_ROUTES, route), None)
-            return
+            return True
         read = {"uid": found.uid, "resourceVersion": found.resource_version}
         body = route | {"metadata": route["metadata"] | read}
         written = await self.kube.merge_patch(
             HTTP_ROUTES, found.name, body, namespace, field_manager=names.FIELD_MANAGER_SERVICE_REFLECTOR
         )
         self.routes.wrote(written, found)
+        return True
 
     async def _drop_others(self, namespace: str, name: str) -> None:
         """Delete what the peer and Kubernetes' own controllers made for the Service, which nobody would follow up."""

@@ -56,12 +56,12 @@ class Reflect:
             attributes = {"trellis.application": key, "trellis.actions": [type(action).__name__ for action in actions]}
             with self.stories.span(key, f"reflect {key}", trace, attributes):
                 waits.append(await self._act(snapshot, actions))
-        writes = any(not isinstance(action, Warn | WarnService) for action in actions)
-        if not writes:  # else what was written is news, and then is published
-            with self.stories.follow(key):
-                waits.append(again := await self._say(snapshot))
-            if again is None and _settled(snapshot):
-                self.stories.end(key)
+        if any(not isinstance(action, Warn | WarnService) for action in actions):
+            snapshot = await self._look(key)  # with what was written, as the API server returned it
+        with self.stories.follow(key):
+            waits.append(again := await self._say(snapshot))
+        if again is None and _settled(snapshot):
+            self.stories.end(key)
         return min((wait for wait in waits if wait is not None), default=None)
 
     async def _look(self, key: str) -> Snapshot:

@@ -1,0 +1,72 @@
+"""One run of a key makes an application's Service and its EndpointSlices, and publishes them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import AsyncMock, Mock
+
+from service_reflector.apply import Effects
+from service_reflector.domain.snapshot import Claim, Snapshot
+from service_reflector.domain.wishes import wish_of
+from service_reflector.reconciler import Reflect
+from service_reflector.timings import Timings
+from support.wadm.manifests import ANY_HOST, capability, link, manifest
+from trellis.events.services import ServiceReflected
+from trellis.kube.resources import ENDPOINT_SLICES, SERVICES
+from trellis.lattice.domain.manifests import read_application
+from trellis.lattice.domain.running import Running
+from trellis.lattice.domain.service_views import PodView, view_service, view_slice
+from trellis.telemetry import Metrics, Stories, setup
+from trellis.telemetry.health import Health
+from trellis_dev.fakes.fake import FakeKube
+
+APPLICATION = read_application(manifest("shop", capability("httpserver", link("0.0.0.0:8080"), ANY_HOST)))
+POD = PodView(
+    "default", "host-1", "uid-pod", "group", "node", ("10.0.0.1",), serving=True, terminating=False, labels=()
+)
+
+
+class World:
+    """A Known that holds what was written, as informers do."""
+
+    def __init__(self) -> None:
+        self.kube = FakeKube()
+        self.services: dict[str, Any] = {}
+        self.slices: dict[str, Any] = {}
+        self.said: dict[str, Any] = {}
+        self.controller, self.let_go, self.timings = None, False, Timings()
+        self.looks = 0
+
+    def why_preserved(self) -> str:
+        return ""
+
+    async def snapshot(self, _: str) -> Snapshot:
+        self.looks += 1
+        claim = Claim("east/1", APPLICATION, wish_of(APPLICATION), (POD,), {}, Running(), None)
+        services = {one.name: one for one in self.services.values()}
+        return Snapshot("default", "shop", (claim,), (), services, {"shop": tuple(self.slices.values())}, sure=True)
+
+    def wrote(self, views: dict[str, Any], view: Any) -> Any:
+        def taken(made: dict[str, Any], _: object) -> None:
+            views[f"default/{made['metadata']['name']}"] = view(made)
+
+        return SimpleNamespace(wrote=taken)
+
+
+async def test_one_run_makes_the_service_and_its_endpoints_and_publishes_it() -> None:
+    world, bus = World(), AsyncMock()
+    services, slices = world.wrote(world.services, view_service), world.wrote(world.slices, view_slice)
+    parts: list[Any] = [None, world, services, slices, None, Mock()]
+    effects = Effects(world.kube, *parts)
+    reflect = Reflect(cast("Any", world), effects, bus, Stories(setup("test", metrics=Metrics())), Health("test"))
+    assert await reflect.run("default/shop", None) is None
+    [service], [endpoints] = world.kube.objects(SERVICES), world.kube.objects(ENDPOINT_SLICES)
+    assert endpoints["metadata"]["ownerReferences"][0]["uid"] == service["metadata"]["uid"]
+    assert endpoints["endpoints"][0]["addresses"] == ["10.0.0.1"]
+    [published] = [call.args[0] for call in bus.publish.await_args_list]
+    assert isinstance(published, ServiceReflected)
+    assert (published.uid, published.ports) == (service["metadata"]["uid"], [8080])
+    writes = len(world.kube.writes)
+    assert await reflect.run("default/shop", None) is None
+    assert (len(world.kube.writes), bus.publish.await_count) == (writes, 1), "nothing is left for a second run"
