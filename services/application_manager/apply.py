@@ -31,7 +31,7 @@ from application_manager.domain.actions import (
 from application_manager.domain.decide import APPLICATIONS as COUNTED
 from application_manager.domain.homes import name_of
 from application_manager.domain.resources import make_application, make_spec_patch
-from application_manager.domain.views import ApplicationView, read_manifest
+from application_manager.domain.views import ApplicationView, read_manifest, view_application
 from application_manager.gather import Awaited, Known, World
 from application_manager.tombstones import Tombstone, Tombstones
 from trellis import names
@@ -93,15 +93,17 @@ class Effects:
             NotTaken: the API server changed a manifest.
         """
         for action in actions:
-            await self._one(world, action)
+            world = await self._one(world, action)
 
-    async def _one(self, world: World, action: Action) -> None:
+    async def _one(self, world: World, action: Action) -> World:
+        """Carry out one action; return the world that the next is made from."""
         match action:
             case Record():
                 pass  # part of the status
             case AddFinalizer():
                 view = _view(world)
-                await self._finalizers(view, [*view.finalizers, names.FINALIZER_APPLICATIONS])
+                written = await self._finalizers(view, [*view.finalizers, names.FINALIZER_APPLICATIONS])
+                return replace(world, view=view_application(written))
             case RemoveFinalizer():
                 await self._let_go(world, action)
             case CreateObject():
@@ -115,6 +117,7 @@ class Effects:
                     await self._tell_wadm(world, action)
             case _:
                 assert_never(action)
+        return world
 
     async def release(self, views: Sequence[ApplicationView]) -> None:
         """Take our finalizer from objects: nobody will be there to see to it."""

@@ -57,12 +57,9 @@ def decide(snapshot: Snapshot) -> Decision:
         return _wait(Reason.WADM_AWAY, "wadm does not answer: what is known of the application may be old")
     if snapshot.standing is Standing.OTHERS:
         return _read_only(snapshot, found)
-    if not found.finalizer:
-        why = "its deletion is to reach wadm"
-        return Decision((AddFinalizer(Said(Reason.APPLIED, why)),))
-    if isinstance(snapshot.wadm, Model):
-        return _compare(snapshot, found, snapshot.wadm)
-    return _absent(snapshot, found)
+    wadm = snapshot.wadm
+    decision = _compare(snapshot, found, wadm) if isinstance(wadm, Model) else _absent(snapshot, found)
+    return decision if found.finalizer else _with_finalizer(decision)
 
 
 def destroys(action: Action) -> bool:
@@ -96,6 +93,13 @@ def contended(wins: tuple[Win, ...], now: float, contest: float) -> float:
             left = wins[-1].at + contest - now
             return max(0.0, left) if left <= 2 * contest else 0.0
     return 0.0
+
+
+def _with_finalizer(decision: Decision) -> Decision:
+    """Have a finalizer before wadm is given anything, in the same run; whatever else is to be done follows it."""
+    first = AddFinalizer(Said(Reason.APPLIED, "its deletion is to reach wadm"))
+    given = bool(decision.actions) and all(isinstance(one, Put | Deploy | Undeploy) for one in decision.actions)
+    return replace(decision, actions=(first, *decision.actions)) if given else Decision((first,))
 
 
 def _wait(reason: Reason, message: str, again: float | None = None) -> Decision:

@@ -69,9 +69,9 @@ LIVES: Final = (
         "wadm hears of an object before it has its finalizer",
         "ADR 45: a deletion in Kubernetes reaches wadm first",
         "application_manager",
-        "decide",
-        "if not found.finalizer:",
-        "if not found.finalizer and not isinstance(snapshot.wadm, Absence):",
+        "_with_finalizer",
+        "actions=(first, *decision.actions)",
+        "actions=(*decision.actions, first)",
         "tests/unit/application_manager/test_decide.py::test_a_new_object_gets_its_finalizer_before_wadm_hears_of_it",
     ),
     Break(

@@ -74,7 +74,6 @@ _TELL = "tell <application>"
 APPLICATION: Final = (
     Edge(APPLICATIONS, _KEEP, ""),
     Edge(APPLICATIONS, "kubernetes PATCH applications", _KEEP),
-    Edge(APPLICATIONS, _KEEP, _KEEP),
     Edge(APPLICATIONS, "wadm put", _KEEP),
     Edge(APPLICATIONS, "kubernetes GET applications", "wadm put"),
     Edge(APPLICATIONS, "wadm deploy", _KEEP),

