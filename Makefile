@@ -44,7 +44,7 @@ page: install ## The console's page, for a console from this checkout and for im
 images: install ## Both images, with SBOM and licences, into build/images (root, Linux)
 	@$(BIN)/trellis dev image --export build/images $(ARGS)
 
-check: install ## Lint, types, boundaries, unit and contract tests (2 min)
+check: install ## Lint, types, boundaries, unit and contract tests (2 to 4 min)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
