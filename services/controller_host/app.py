@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sqlite3
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
@@ -25,14 +24,14 @@ from controller_host.report.reporting import Reporting
 from controller_host.rights import words
 from controller_host.scheduler.hosted import Hosted, Trouble
 from controller_host.scheduler.hosting import Hosting
+from controller_host.scheduler.memory import giving_back
 from controller_host.scheduler.outcomes import Outcomes, Told
 from controller_host.scheduler.starting import Parts
 from controller_host.scheduler.turns import Places
 from controller_host.settings import Settings
 from controller_host.state.disk import Disk, check_directory, open_disk
-from controller_host.state.progress import NotWritten
 from controller_host.state.room import Room
-from controller_host.state.sweeping import Living, Sweeping, living_of
+from controller_host.state.sweeping import Living, Sweeping, living_of, needs_controllers, sweep_all
 from controller_host.timings import Timings
 from controller_host.watches.news import News
 from controller_host.watches.reviews import Reviews
@@ -135,7 +134,7 @@ def compose(
         view_controller,
         wake_anew,
         optional=True,
-        needed=partial(_needs_controllers, disk),
+        needed=partial(needs_controllers, disk.progress, disk.guests),
         timings=timings.watch,
     )
     watches = SharedWatches(
@@ -184,7 +183,9 @@ def compose(
     async def sweep() -> None:
         if not informer.known:
             return  # Sweeping comes to it
-        await asyncio.get_running_loop().run_in_executor(None, _sweep, disk, {*_uids(informer)})
+        await asyncio.get_running_loop().run_in_executor(
+            None, sweep_all, disk.progress, disk.guests, {*_uids(informer)}
+        )
 
     def living() -> Living | None:
         return living_of(_uids(informer), hosted.values()) if informer.known else None
@@ -208,7 +209,7 @@ def compose(
                 lambda: parts.room.refuses,
                 fresh=timings.fresh,
             ).run,
-            partial(trying, parts.room, disk.guests.try_disk, hosting.memory.recovered, timings.disk.look),
+            partial(parts.room.run, disk.guests.try_disk, hosting.memory.recovered),
             hosting.fetching.run,
             holding(disk, partial(ending, hosting, base.health), sources.close, tenants.close),
             partial(giving_back, timings.give_back),
@@ -257,30 +258,6 @@ def holding(
     return hold
 
 
-async def trying(room: Room, write: Callable[[], None], recovered: Callable[[], None], look: float) -> None:
-    """Try the disk while it takes nothing, which otherwise nobody may who has nothing to put there."""
-    while True:
-        refused = room.refuses
-        await asyncio.sleep(max(room.wait(), look))
-        if room.refuses:
-            refused = True
-            try:
-                await asyncio.to_thread(write)
-            except OSError as error:
-                room.refused(error)
-            else:
-                room.took()
-        if refused and not room.refuses:
-            recovered()
-
-
-async def giving_back(seconds: float) -> None:
-    """Give back, now and then, the memory that calls needed."""
-    while True:
-        await asyncio.sleep(seconds)
-        await asyncio.to_thread(heap.give_back)
-
-
 def not_watched(watches: SharedWatches, one: Hosted) -> Trouble | None:
     """Return why a controller's watches do not work, None if they do."""
     for refusal in watches.refused(one.key, one.account.user).values():
@@ -290,21 +267,3 @@ def not_watched(watches: SharedWatches, one: Hosted) -> Trouble | None:
 
 def _uids(informer: Informer[ControllerView]) -> set[str]:
     return {view.uid for view in informer.objects.values()}
-
-
-def _needs_controllers(disk: Disk) -> str | None:
-    """Return why WasmControllers have to be listed: some have state on disk; None if none has."""
-    try:
-        count = len(disk.progress.uids() | disk.guests.uids())
-    except (NotWritten, OSError, sqlite3.Error) as error:
-        return f"it is not known which controllers have state on disk: {error}"
-    return f"{count} controllers have state on disk, which is kept" if count else None
-
-
-def _sweep(disk: Disk, keep: set[str]) -> None:
-    """Remove what was left of controllers that are gone, and modules that nobody runs."""
-    try:
-        disk.progress.sweep(keep)
-        disk.guests.sweep(keep, disk.progress.digests())
-    except (NotWritten, OSError, sqlite3.Error) as error:
-        _log.warning("what was left of controllers that are gone stays on disk for now", error=str(error))

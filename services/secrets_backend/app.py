@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -34,7 +33,7 @@ from trellis.events.subjects import SECRETS_BACKEND
 from trellis.kube.client import Kube
 from trellis.kube.rights import MissingRights
 from trellis.runtime.run import Base, EqualService, Service, Work
-from trellis.telemetry import TraceContext, setup
+from trellis.telemetry import setup
 
 GROUP_WORKERS: Final = 8
 _READING: Final = (64, 16)
@@ -78,8 +77,8 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     reading = base.kube.apart(*_READING)
     parts = _parts(settings, base, reading, timings)
     links = Links(known, _around(settings, base, known, parts, timings))
-    follow = FollowGroups(base.kube, known, links, settings.sources_seconds)
-    guarded = Guarded(follow, MissingRights(base.health, Advice(settings.namespace).remedy))
+    rights = MissingRights(base.health, Advice(settings.namespace).remedy)
+    follow = FollowGroups(base.kube, known, links, settings.sources_seconds, rights)
 
     def list_all() -> None:
         for key in {*known.groups, *known.addresses}:
@@ -95,8 +94,8 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     background: list[Any] = [parts.key.run, links.run, parts.audit.run, parts.changes.run]
     background += [partial(deletions.run, watches.grants.synced), partial(_holding, reading)]
     if settings.secrets_cache_seconds:
-        background.append(partial(_sweep, parts.lookup, timings.sweep))
-    return Work([*watches], {groups: guarded.run}, list_all, lambda: None, background=background, closing=[close])
+        background.append(partial(parts.lookup.run, timings.sweep))
+    return Work([*watches], {groups: follow.run}, list_all, lambda: None, background=background, closing=[close])
 
 
 def _parts(settings: Settings, base: Base, reading: Kube, timings: Timings) -> Parts:
@@ -135,27 +134,3 @@ async def _holding(reading: Kube) -> None:
         await asyncio.get_running_loop().create_future()
     finally:
         await reading.close()
-
-
-async def _sweep(lookup: Lookup, seconds: float) -> None:
-    while True:
-        await asyncio.sleep(seconds)
-        lookup.sweep()
-
-
-@dataclass(frozen=True, slots=True)
-class Guarded:
-    """A run of a group's key that tells of a right that is missing."""
-
-    follow: FollowGroups
-    refusals: MissingRights
-
-    async def run(self, key: str, trace: TraceContext | None) -> float | None:
-        """Run, and note how it ended."""
-        try:
-            after = await self.follow.run(key, trace)
-        except Exception as error:
-            self.refusals.failed(key, error)
-            raise
-        self.refusals.worked(key)
-        return after

@@ -7,6 +7,7 @@ for; a user without rights cannot tell a Secret that is missing from one that is
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -60,6 +61,12 @@ class Lookup:
         before = time.monotonic() - self.keep_seconds
         while self._kept and next(iter(self._kept.values()))[0] <= before:
             self._kept.popitem(last=False)
+
+    async def run(self, seconds: float) -> None:
+        """Sweep for ever, with so many seconds in between."""
+        while True:
+            await asyncio.sleep(seconds)
+            self.sweep()
 
     def _find(self, key: tuple[str, str, str]) -> Manifest | None:
         if not self.keep_seconds:

@@ -16,6 +16,7 @@ from secrets_backend.links import Links
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import HOST_CONFIGS, SECRET_GRANTS
+from trellis.kube.rights import MissingRights
 from trellis.kube.watch_timings import WatchTimings
 from trellis.lattice.connection.group_addresses import address_of
 from trellis.lattice.domain.group_views import GroupView, view_group
@@ -79,14 +80,19 @@ class FollowGroups:
     known: Known
     links: Links
     seconds: float
+    rights: MissingRights
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
-        """Put a group on its link; returns when to read its Secrets again.
+        """Put a group on its link, and note a right that is missing; returns when to read its Secrets again.
 
         Raises:
             KubeError: a Secret could not be read.
         """
         del trace
+        with self.rights.noted(key):
+            return await self._run(key)
+
+    async def _run(self, key: str) -> float | None:
         group = self.known.groups.get(key)
         if group is None or group.spec is None:
             self.links.need(key, None)

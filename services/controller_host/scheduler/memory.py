@@ -20,8 +20,16 @@ from controller_host.domain.residents import Residents
 from controller_host.scheduler.hosted import Hosted
 from controller_host.scheduler.outcomes import Outcomes
 from controller_host.state.room import DISK_FAILED, DISK_FULL, Room
+from trellis.runtime import gc as heap
 
 T = TypeVar("T")
+
+
+async def giving_back(seconds: float) -> None:
+    """Give back, now and then, the memory that calls needed."""
+    while True:
+        await asyncio.sleep(seconds)
+        await asyncio.to_thread(heap.give_back)
 
 
 @dataclass(eq=False)

@@ -7,6 +7,7 @@ told of it is one line when it begins, and one when it is over.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import threading
 import time
@@ -82,6 +83,22 @@ class Room:
             self._again_at = 0.0
         if over:
             _log.info("the disk of controllers takes what is written again")
+
+    async def run(self, write: Callable[[], None], recovered: Callable[[], None]) -> None:
+        """Try the disk while it takes nothing, which otherwise nobody may who has nothing to put there."""
+        while True:
+            refused = self.refuses
+            await asyncio.sleep(max(self.wait(), self._timings.look))
+            if self.refuses:
+                refused = True
+                try:
+                    await asyncio.to_thread(write)
+                except OSError as error:
+                    self.refused(error)
+                else:
+                    self.took()
+            if refused and not self.refuses:
+                recovered()
 
 
 def is_full(error: SnapshotFailed | NotWritten | OSError) -> bool:

@@ -32,6 +32,9 @@ class Stored(Protocol):
     def forget(self, uid: str) -> None:
         """Remove a snapshot."""
 
+    def sweep(self, keep: Collection[str], modules: Collection[str]) -> None:
+        """Remove all snapshots but those of these controllers, and compiled modules but those of these digests."""
+
     def sweep_modules(self, keep: Collection[str]) -> None:
         """Remove compiled modules but those of these digests, and those in use."""
 
@@ -104,3 +107,21 @@ class Sweeping:
             self._progress.forget(uid)
         self._progress.keep_modules({wanted.source for wanted in living.wanted})
         self._stored.sweep_modules(living.modules | self._progress.digests())
+
+
+def needs_controllers(progress: Progress, guests: Stored) -> str | None:
+    """Return why WasmControllers have to be listed: some have state on disk; None if none has."""
+    try:
+        count = len(progress.uids() | guests.uids())
+    except (NotWritten, OSError, sqlite3.Error) as error:
+        return f"it is not known which controllers have state on disk: {error}"
+    return f"{count} controllers have state on disk, which is kept" if count else None
+
+
+def sweep_all(progress: Progress, guests: Stored, keep: set[str]) -> None:
+    """Remove what was left of controllers that are gone, and modules that nobody runs."""
+    try:
+        progress.sweep(keep)
+        guests.sweep(keep, progress.digests())
+    except (NotWritten, OSError, sqlite3.Error) as error:
+        _log.warning("what was left of controllers that are gone stays on disk for now", error=str(error))

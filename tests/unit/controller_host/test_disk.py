@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from controller_host import app
 from controller_host.guest.faults import FaultKind
 from controller_host.scheduler.deliveries import Served
 from controller_host.state.progress import Mark, NotWritten, Past, Progress
@@ -371,8 +370,8 @@ def _full() -> sqlite3.OperationalError:
 
 
 async def test_a_disk_that_is_full_for_less_than_a_look_is_said_to_take_things_again() -> None:
-    room, recovered = Room(timings=DiskTimings(first=0.05)), asyncio.Event()
-    task = asyncio.create_task(app.trying(room, lambda: None, recovered.set, look=0.05))
+    room, recovered = Room(timings=DiskTimings(first=0.05, look=0.05)), asyncio.Event()
+    task = asyncio.create_task(room.run(lambda: None, recovered.set))
     await asyncio.sleep(0)  # it takes everything as it is looked at
     room.refused(NotWritten(_full()))
     async with asyncio.timeout(5):
