@@ -20,7 +20,7 @@ from trellis.events.applications import (
 
 
 async def recall(said: Said, bus: Bus) -> None:
-    """Read back what was said of Applications: what went away meanwhile is said now."""
+    """Read back the last event about each Application; the deletion of one that is gone is published afterwards."""
     kinds = (ApplicationSynced, ApplicationOverridden, ApplicationRejected, ApplicationDeleted)
     facts: AsyncIterator[ApplicationFact] = bus.last_facts(kinds)
     async for fact in facts:

@@ -137,20 +137,31 @@ class Keep:
             return self.timings.soon
         except _NO_ANSWER as error:
             why = f"wadm does not answer: {error}"
-            away = Decision(waits=Because(Reason.WADM_AWAY, why))
+            away, world = Decision(waits=Because(Reason.WADM_AWAY, why)), self._with_own_writes(world)
             world = replace(world, snapshot=replace(world.snapshot, wadm=Absence.AWAY), why=why)
             return _soonest(await self._tell(world, away), self.timings.away)
         except _REFUSALS as error:
             refused = self._refuse(world, error)
-            wait = await self._tell(world, replace(decision, actions=()), refused)
+            wait = await self._tell(self._with_own_writes(world), replace(decision, actions=()), refused)
             return _soonest(wait, refused.again - time.monotonic())
         except (KubeError, NotTaken) as error:
             if world.view is None and _is_nowhere(error):
                 _log.info("an application of wadm's cannot be shown", application=str(key), reason=str(error))
                 return self.timings.nowhere
-            await self._refused_by_kubernetes(world, error)
+            await self._refused_by_kubernetes(self._with_own_writes(world), error)
             raise
         return self.timings.look if _asks(decision.actions) else None
+
+    def _with_own_writes(self, world: World) -> World:
+        """Return the world with the object as it is after what was written: its status is to be told of that one.
+
+        One whose spec changed meanwhile is left to the next run.
+        """
+        former = world.view
+        view = self.known.applications.get(former.key) if former is not None else None
+        if former is None or view is None or (view.uid, view.generation) != (former.uid, former.generation):
+            return world
+        return replace(world, view=view)
 
     async def _refused_by_kubernetes(self, world: World, error: KubeError | NotTaken) -> None:
         """Report what the API server refuses on the Application, or on the group that it would be shown beside."""

@@ -96,7 +96,7 @@ def contended(wins: tuple[Win, ...], now: float, contest: float) -> float:
 
 
 def _with_finalizer(decision: Decision) -> Decision:
-    """Have a finalizer before wadm is given anything, in the same run; whatever else is to be done follows it."""
+    """Put the finalizer before what wadm is given, in one run; any other action waits for the next run."""
     first = AddFinalizer(Said(Reason.APPLIED, "its deletion is to reach wadm"))
     given = bool(decision.actions) and all(isinstance(one, Put | Deploy | Undeploy) for one in decision.actions)
     return replace(decision, actions=(first, *decision.actions)) if given else Decision((first,))
