@@ -15,7 +15,7 @@ from trellis.events.hosts import HostPodGone, HostPodReady, HostsReady
 
 
 async def recall(known: Known, bus: Bus) -> None:
-    """Read back which pods were said to be ready: of those that went away meanwhile it is said now."""
+    """Read back which pods were published as ready; the end of one that is gone is published afterwards."""
     facts: AsyncIterator[FactData] = bus.last_facts((HostPodReady, HostPodGone, HostsReady))
     async for fact in facts:
         if isinstance(fact, HostsReady):

@@ -116,7 +116,7 @@ class Reconcile:
     ) -> tuple[list[deciding.Action], float | None]:
         """Carry out what was decided; return what was done, and when to go on.
 
-        What the API server refuses for good is said on the group before it is tried again.
+        A refusal by the API server is reported on the group before the write is tried again.
         """
         try:
             if deciding.may_be_refused(snapshot):
@@ -163,7 +163,7 @@ class Reconcile:
             mine = status.get("observedGeneration") == head.generation
             done = (conditions.get("Ready", {}).get("status"), conditions.get("Progressing", {}).get("status"))
             if not mine or done != ("True", "False"):
-                said.pop(head.key, None)  # once it is so again, it is said again
+                said.pop(head.key, None)  # it is published once more when it is ready again
                 return None
             mark = f"{head.uid}.{head.generation}.ready"
             fact = HostsReady(**about, generation=head.generation, hosts=status.get("readyReplicas") or 0)

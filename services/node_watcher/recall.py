@@ -15,7 +15,7 @@ NODE_FACTS = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone, NodeReady)
 
 
 async def recall(world: World, bus: Bus) -> None:
-    """Read from the bus what was said of each node."""
+    """Read back the last events about each node."""
     facts = [fact async for fact in bus.last_facts(NODE_FACTS)]
     for fact in facts:
         world.remember(fact.name, said_after(world.said.get(fact.name), fact))

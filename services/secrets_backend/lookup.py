@@ -63,7 +63,7 @@ class Lookup:
             self._kept.popitem(last=False)
 
     async def run(self, seconds: float) -> None:
-        """Sweep for ever, with so many seconds in between."""
+        """Sweep every so many seconds until cancelled."""
         while True:
             await asyncio.sleep(seconds)
             self.sweep()

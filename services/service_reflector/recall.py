@@ -15,7 +15,7 @@ from trellis.events.services import ServiceReflected, ServiceRemoved
 
 
 async def recall(known: Known, bus: Bus) -> None:
-    """Read back what was said of Services: what went away meanwhile is said now."""
+    """Read back the last event about each Service; the removal of one that is gone is published afterwards."""
     facts: AsyncIterator[FactData] = bus.last_facts((ServiceReflected, ServiceRemoved))
     async for fact in facts:
         assert isinstance(fact, ServiceReflected | ServiceRemoved)
