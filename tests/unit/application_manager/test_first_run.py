@@ -41,7 +41,7 @@ def view(version: str, generation: int = 1) -> Any:
 
 
 @pytest.mark.parametrize(("generation", "told"), [(1, ["2"]), (2, ["1"])], ids=["as it was", "changed meanwhile"])
-@pytest.mark.parametrize("error", [LinkAwayError("no answer"), TooLargeError("too large", 2, 1)], ids=["away", "refused"])
+@pytest.mark.parametrize("error", [LinkAwayError("silent"), TooLargeError("too large", 2, 1)], ids=["away", "refused"])
 async def test_a_status_is_of_the_object_as_this_run_wrote_it(
     error: Exception, generation: int, told: list[str]
 ) -> None:
