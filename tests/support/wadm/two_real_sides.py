@@ -18,6 +18,7 @@ from typing import Any
 import nats.errors
 import pytest
 
+from application_manager.domain.snapshot import OVERRIDDEN
 from support.lattices.real_lattice import Wadm, application, wasm_component
 from support.wadm.kept import KUBECTL, KeptWorld
 from trellis import names
@@ -224,13 +225,22 @@ class TwoRealSides:
             else:
                 here, there = self._here(found), await self._there(found, model)
                 states[one.name] = here
-                if here != there:
+                if here != there or not self._knows_newest(found, model):
                     differ.append(f"{one.name}: {here} and {there}: {found.get('status')}, {model}")
         return differ, states
 
     def _here(self, found: Manifest) -> State:
         base = (found.get("status") or {}).get("synced") or {}
         return image_of(found), bool(base.get("deployed"))
+
+    def _knows_newest(self, found: Manifest, model: Manifest) -> bool:
+        """Say whether the object names the newest version in wadm.
+
+        For ten seconds it does not, and an undeploy then shows a version that was put a moment before (ADR 81).
+        """
+        base = (found.get("status") or {}).get("synced") or {}
+        newest = str(model["version"])
+        return newest.startswith(OVERRIDDEN) or base.get("newestVersion") == newest
 
     async def _there(self, found: Manifest, model: Manifest) -> State:
         base = (found.get("status") or {}).get("synced") or {}
