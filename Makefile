@@ -19,7 +19,7 @@ UV_VERSION := 0.13.8
 PIP_AUDIT_VERSION := 2.10.1
 HAS_NODE := command -v node >/dev/null && command -v npm >/dev/null
 
-.PHONY: help install demo page images test check audit test-all flaky sabotage fuzz chaos soak bench docs generate verify lock format clean
+.PHONY: help install demo page images lint check test audit test-all flaky sabotage fuzz chaos soak bench docs generate verify lock format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[36m%-10s\033[0m %s\n", $$1, $$2}'
@@ -44,14 +44,16 @@ page: install ## The console's page, for a console from this checkout and for im
 images: install ## Both images, with SBOM and licences, into build/images (root, Linux)
 	@$(BIN)/trellis dev image --export build/images $(ARGS)
 
-check: install ## Lint, types, boundaries, unit and contract tests (2 to 4 min)
+lint: install ## Lint, types and import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/mypy deploy/images/*.py
 	@PYTHONPATH=tools $(BIN)/lint-imports --no-cache
 	@if $(HAS_NODE); then $(BIN)/trellis dev page --check; else echo "no node here: the console's page is neither built nor checked" >&2; fi
-	@$(BIN)/python tests/units.py $(UNITS)
+
+check: lint ## Before each commit: lint, and the unit and contract tests that are quick
+	@$(BIN)/python tests/units.py --quick
 
 audit: install ## Known vulnerabilities of what the locks name; needs PyPI itself, not a mirror without its data
 	@for lock in requirements-services.lock requirements-installer.lock requirements-images.lock requirements-dev.lock; do \
@@ -59,7 +61,8 @@ audit: install ## Known vulnerabilities of what the locks name; needs PyPI itsel
 		$(UV) tool run --quiet --python $(BIN)/python pip-audit@$(PIP_AUDIT_VERSION) --strict --disable-pip --require-hashes -r $$lock || exit 1; \
 	done
 
-test: check ## Everything CI runs: check, then each service with a real nats-server and kube-apiserver
+test: lint ## Everything CI runs: lint, all unit and contract tests, each service with a real nats-server and kube-apiserver
+	@$(BIN)/python tests/units.py $(UNITS)
 	@$(BIN)/trellis dev tools --jaeger
 	@if $(HAS_NODE) && { command -v chromium || command -v apt-get; } >/dev/null; then $(BIN)/trellis dev page --browser; else \
 		echo "no node here, or no Chromium to be had: the console's page is not looked at in a browser" >&2; fi

@@ -1,9 +1,9 @@
-"""Runs the unit and contract tests: ``python tests/units.py [--wheel] [--thorough] [pytest's options]``.
+"""Runs the unit and contract tests: ``python tests/units.py [OPTION…] [pytest's options]``.
 
 In: the checkout, or with ``--wheel`` the wheels that are built from it, in an environment of their own and beside a
 copy of the files: then what is tested is what users install. Each test runs once, in CI with the wheels.
-``--thorough`` runs only the tests with the mark of that name, which ``make check`` leaves out. Out: pytest's exit
-status.
+``--quick`` leaves out the tests that ``tests/slow.json`` names, ``--record`` writes that file, and ``--thorough`` runs
+only the tests with the mark of that name. Out: pytest's exit status.
 """
 
 from __future__ import annotations
@@ -15,24 +15,31 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from support.suite import slow
+
 ROOT = Path(__file__).parents[1]
 UV = Path(sys.executable).with_name("uv")
 PARTS = ("tests/unit", "tests/contract")
+VARIABLES = {"--quick": slow.LEAVE_OUT_VARIABLE, "--record": slow.RECORD_VARIABLE}
 
 
 def pytest_of(python: str | Path, tier: str) -> list[str | Path]:
     """Return the command line of pytest with an interpreter for the tests of a tier, a marker expression.
 
-    There is one worker more than cores, as some tests wait; each worker collects all tests, which takes its time too.
+    Some of the slow tests wait, so there is one worker more than cores for them; each worker collects all tests, which
+    takes its time too.
     """
-    workers = str((os.cpu_count() or 1) + 1)
+    workers = str((os.cpu_count() or 1) + (slow.LEAVE_OUT_VARIABLE not in os.environ))
     return [python, "-m", "pytest", "-q", "-n", workers, "--dist", "worksteal", "-m", tier, *PARTS]
 
 
 def main(options: list[str]) -> int:
     """Run them."""
     tier = "thorough" if "--thorough" in options else "not thorough"
-    others = [one for one in options if one not in {"--wheel", "--thorough"}]
+    others = [one for one in options if one not in {"--wheel", "--thorough", *VARIABLES}]
+    os.environ.update({VARIABLES[option]: "1" for option in options if option in VARIABLES})
     if "--wheel" not in options:
         return subprocess.run([*pytest_of(sys.executable, tier), *others], cwd=ROOT, check=False).returncode
     with tempfile.TemporaryDirectory(prefix="trellis-wheel-") as place:
