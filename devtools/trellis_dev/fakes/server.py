@@ -251,7 +251,9 @@ class FakeApiServer:
             if left <= 0:
                 return
             try:
-                await asyncio.wait_for(wake.wait(), min(left, self._bookmark))
+                # Not wait_for, which before Python 3.12 drops a cancellation that comes together with a wake.
+                async with asyncio.timeout(min(left, self._bookmark)):
+                    await wake.wait()
             except TimeoutError:
                 version = self.store.version
                 yield orjson.dumps({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(version)}}})
