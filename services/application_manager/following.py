@@ -44,7 +44,9 @@ class Following:
         self._timings = timings
         self._wake = wake
         self._cluster = cluster
-        self._lattices: Final[Lattices[str]] = Lattices(CONNECTION, self._on_view, self._follow, self._read, timings)
+        self._lattices: Final[Lattices[str]] = Lattices(
+            CONNECTION, self._on_view, self._follow, self._read, timings=timings
+        )
         self._needs: dict[str, LatticeAddress] = {}
         self._followed: dict[LatticeAddress, _Followed] = {}
         self._buckets: dict[Link, Bucket] = {}
@@ -131,7 +133,7 @@ class Following:
             del self._buckets[link]
 
     def _on_view(self, mark: str) -> None:
-        """A lattice's view is another: its link, its hosts, its list; the first is what matters here."""
+        """A lattice's link was lost or is back."""
         found = self._of(mark)
         if found is not None:
             found.store.link_changed()

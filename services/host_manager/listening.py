@@ -17,7 +17,7 @@ from host_manager.domain.inputs import Source
 from host_manager.domain.snapshot import Snapshot
 from host_manager.lattice import lattice_of
 from host_manager.timings import Timings
-from trellis.lattice.connection.lattices import Beside, Lattices
+from trellis.lattice.connection.lattices import Beside, Lattices, Part
 from trellis.lattice.domain.subjects import SubjectError
 from trellis.limits.backoff import Backoff
 
@@ -54,7 +54,9 @@ class Listening:
     """``wake`` is called with the key of each group whose lattice has news; ``beside`` runs for each lattice."""
 
     def __init__(self, wake: Callable[[str], None], beside: Beside | None = None, timings: Timings = Timings()) -> None:
-        self.lattices: Final[Lattices[str]] = Lattices(CONNECTION, wake, beside, timings=timings.lattice)
+        self.lattices: Final[Lattices[str]] = Lattices(
+            CONNECTION, wake, beside, parts=(Part.HOSTS, Part.MODELS), timings=timings.lattice
+        )
         self.recycling: Final = Recycling(timings)
         self._why: dict[str, str] = {}
 

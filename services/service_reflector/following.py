@@ -13,7 +13,7 @@ from typing import Final
 from service_reflector.timings import Timings
 from trellis.lattice.connection.address import LatticeAddress
 from trellis.lattice.connection.groups import POD_LABEL
-from trellis.lattice.connection.lattices import Lattices
+from trellis.lattice.connection.lattices import Lattices, Part
 from trellis.lattice.connection.link import Link
 from trellis.lattice.domain.hosts import Sighting
 from trellis.lattice.follow.comparison import Comparison
@@ -32,7 +32,7 @@ class Following:
         self._timings = timings
         self._wake = wake
         self._lattices: Final[Lattices[str]] = Lattices(
-            CONNECTION, self._on_view, self._compare, timings=timings.lattice
+            CONNECTION, self._on_view, self._compare, parts=(Part.HOSTS,), timings=timings.lattice
         )
         self._needs: dict[str, LatticeAddress] = {}
         self._comparisons: dict[LatticeAddress, Comparison] = {}
@@ -76,8 +76,10 @@ class Following:
 
     def trouble(self, mark: str) -> str:
         """Return why a lattice does not tell its applications, "" if it does or was not asked yet."""
-        view = self._lattices.view(mark)
-        return (view.why or view.models_why) if view is not None and view.settled else ""
+        view, comparison = self._lattices.view(mark), self.comparison(mark)
+        if view is None or not view.settled:
+            return ""
+        return view.why or (comparison.why if comparison is not None and comparison.asked else "")
 
     def heard(self, mark: str) -> float | None:
         """Return when a lattice last said or answered anything, monotonic seconds; None if it is not followed (yet)."""
@@ -98,7 +100,7 @@ class Following:
                 del self._comparisons[address]
 
     def _on_view(self, mark: str) -> None:
-        """A lattice's view is another: its link, its applications, or its hosts; the last is what matters here."""
+        """A lattice's view is another: its link, or its hosts; the latter are what matters here."""
         comparison = self.comparison(mark)
         if comparison is not None:
             comparison.link_changed()

@@ -45,22 +45,31 @@ class LinkTimings:
 
 
 @dataclass(frozen=True, slots=True)
-class WatchTimings:
-    """Of the watch of a lattice's hosts and of wadm's list (``watch``)."""
+class HostWatchTimings:
+    """Of the watch of a lattice's hosts (``host_watch``)."""
 
-    refresh: float = 60.0
-    """Between two questions to wadm when nothing is heard from it."""
-    again: float = 15.0
-    """Between two questions to wadm while it does not answer, or may not be asked."""
     tick: float = 5.0
     """Between two looks for silent hosts."""
     ping: float = 1.0
     """For hosts to answer that they are there: how many there are is not known."""
     answer: float = 2.0
-    hosts: float = 10.0
+    all: float = 10.0
     """For all hosts to describe themselves; heartbeats tell the rest within 30 s."""
-    settle: float = 0.2
-    """In which several events become one question."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWatchTimings:
+    """Of the watch of a lattice's applications by wadm's events (``model_watch``, ``model_list``)."""
+
+    refresh: float = 60.0
+    """Between two lists when no event leaves a doubt."""
+    again: float = 15.0
+    """Between two lists while wadm does not answer, or may not be asked."""
+    answer: float = 2.0
+    quiet: float = 1.0
+    """Without an event, after which what they left in doubt is asked for."""
+    busy: float = 20.0
+    """The same while events keep coming: a list costs wadm a read of every application."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +82,15 @@ class ComparisonTimings:
     """The same where wadm's answers have shown what it had not said: a tenant's account may hear nothing of it."""
     settle: float = 0.05
     """In which several events become one question."""
+    rest: float = 3.0
+    """Times what the last comparison took, before the next one: a list costs wadm a read of every application."""
     answer: float = 5.0
     again: float = 10.0
     """Between two comparisons while wadm does not answer."""
     doubt: float = 2.0
     """For so long an event counts more than an answer that contradicts it: wadm may read what is older."""
+    busy: float = 20.0
+    """Between an event and the answer that agrees with it, while events keep coming."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +198,8 @@ class LatticeTimings:
     report: float = 60.0
     """Between two log lines about messages of one lattice that cannot be read."""
     link: LinkTimings = field(default_factory=LinkTimings)
-    watch: WatchTimings = field(default_factory=WatchTimings)
+    hosts: HostWatchTimings = field(default_factory=HostWatchTimings)
+    models: ModelWatchTimings = field(default_factory=ModelWatchTimings)
     comparison: ComparisonTimings = field(default_factory=ComparisonTimings)
     wadm: WadmTimings = field(default_factory=WadmTimings)
     bucket: BucketTimings = field(default_factory=BucketTimings)

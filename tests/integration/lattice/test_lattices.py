@@ -16,26 +16,28 @@ from support.suite.tcp_proxy import TcpProxy
 from trellis.bus.connection.connection import REFUSED
 from trellis.config.nats_credentials import HeldCredentials, Kind, identity_of, new_seed
 from trellis.lattice.connection.address import LatticeAddress, LinkAddress
-from trellis.lattice.connection.lattices import Lattices
+from trellis.lattice.connection.lattices import Lattices, Part
 from trellis.lattice.domain.hosts import Presence
 from trellis.lattice.domain.view import LatticeView
-from trellis.lattice.timings import LatticeTimings, LinkTimings, WatchTimings
+from trellis.lattice.timings import HostWatchTimings, LatticeTimings, LinkTimings, ModelWatchTimings
 from trellis_dev.localcluster.certs import write_pki
 from trellis_dev.localcluster.nats import NatsServer
 
 CERTIFICATE = {"cert_file": "crt", "key_file": "key"}
 LINK = LinkTimings(backoff_first=0.1, backoff_most=0.5)
 # A host without an answer in time is heard at its next heartbeat, which most hosts here never send.
-WATCH = WatchTimings(ping=2.0, answer=15.0)
+HOSTS, MODELS = HostWatchTimings(ping=2.0, answer=15.0), ModelWatchTimings(answer=15.0, quiet=0.1)
 
 
 class Watched:
     """Lattices, and every key that was said to have changed."""
 
     def __init__(self, link: LinkTimings = LINK) -> None:
-        timings = LatticeTimings(link=link, watch=WATCH)
+        timings = LatticeTimings(link=link, hosts=HOSTS, models=MODELS)
         self.changed: list[str] = []
-        self.lattices: Lattices[str] = Lattices("trellis-test", self.changed.append, timings=timings)
+        self.lattices: Lattices[str] = Lattices(
+            "trellis-test", self.changed.append, parts=(Part.HOSTS, Part.MODELS), timings=timings
+        )
 
     def view(self, key: str = "group") -> LatticeView:
         view = self.lattices.view(key)

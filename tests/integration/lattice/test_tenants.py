@@ -24,7 +24,7 @@ from support.wadm.manifests import manifest as with_listener
 from support.wadm.store_behaviour import StoreBehaviour, World, followed, manifest, until
 from support.wadm.wadm_stand_in import WadmStandIn
 from trellis.lattice.connection.address import LatticeAddress, LinkAddress
-from trellis.lattice.connection.lattices import Lattices
+from trellis.lattice.connection.lattices import Lattices, Part
 from trellis.lattice.connection.link import Link
 from trellis.lattice.domain.replies import Status
 from trellis.lattice.domain.store import Proof
@@ -147,7 +147,7 @@ async def test_a_tenant_sees_what_it_does_and_what_it_hears_without_waiting_for_
 
 
 async def test_hosts_are_heard_and_asked_with_their_tenant_before_them(server: NatsServer, lattice: str) -> None:
-    lattices: Lattices[str] = Lattices("trellis-test", lambda _: None)
+    lattices: Lattices[str] = Lattices("trellis-test", lambda _: None, parts=(Part.HOSTS,))
 
     def ids(tenant: str) -> list[str]:
         view = lattices.view(tenant)
@@ -171,7 +171,7 @@ async def test_hosts_are_heard_and_asked_with_their_tenant_before_them(server: N
 
 
 async def test_a_host_in_wadms_own_account_is_heard_as_it_says_it(server: NatsServer, lattice: str) -> None:
-    lattices: Lattices[str] = Lattices("trellis-test", lambda _: None)
+    lattices: Lattices[str] = Lattices("trellis-test", lambda _: None, parts=(Part.HOSTS,))
     async with LatticeSpeaker(server.url, lattice, options=options()) as speaker, lattices:
         await lattices.need("group", from_wadms(server, lattice, EAST))
         await eventually(lambda: (view := lattices.view("group")) is not None and view.settled)
@@ -295,7 +295,7 @@ async def test_where_nothing_of_wadm_is_heard_it_is_asked_more_often(server: Nat
 async def test_the_rights_that_are_written_down_are_enough(server: NatsServer, lattice: str) -> None:
     viewer = LinkAddress(f"nats://viewer:{PASSWORD}@127.0.0.1:{server.port}")
     address = LatticeAddress(viewer, lattice, control_prefix(EAST))
-    lattices: Lattices[str] = Lattices("trellis-test", lambda _: None)
+    lattices: Lattices[str] = Lattices("trellis-test", lambda _: None, parts=(Part.HOSTS,))
     async with (
         wadm_of(server, lattice, EAST),
         LatticeSpeaker(server.url, lattice, options=options(EAST)) as host,

@@ -11,13 +11,13 @@ from nats.aio.msg import Msg
 
 from support.nats.buses import eventually
 from trellis.lattice.connection.address import LatticeAddress, LinkAddress
-from trellis.lattice.connection.lattices import Lattices
+from trellis.lattice.connection.lattices import Lattices, Part
 from trellis.lattice.domain.subjects import model_list_subject
-from trellis.lattice.timings import LatticeTimings, WatchTimings
+from trellis.lattice.timings import LatticeTimings, ModelWatchTimings
 from trellis_dev.localcluster.nats import NatsServer
 
 RECOVERS_SECONDS = 30.0
-QUICK = LatticeTimings(watch=WatchTimings(refresh=3600.0, again=0.5))
+QUICK = LatticeTimings(models=ModelWatchTimings(refresh=3600.0, again=0.5))
 
 
 def permissions(publish: str) -> str:
@@ -26,8 +26,8 @@ def permissions(publish: str) -> str:
 
 
 async def test_wadm_is_asked_again_within_thirty_seconds_after_the_permission_is_back(tmp_path: Path) -> None:
-    production = WatchTimings()
-    assert production.again + production.answer + production.settle < RECOVERS_SECONDS
+    production = ModelWatchTimings()
+    assert production.again + production.answer < RECOVERS_SECONDS
     config, allowed, denied = tmp_path / "nats.conf", permissions('">"'), permissions('{deny: "wadm.>"}')
     config.write_text(denied)
 
@@ -37,7 +37,7 @@ async def test_wadm_is_asked_again_within_thirty_seconds_after_the_permission_is
     with NatsServer(tmp_path / "server", config=config) as server:
         wadm = await nats.connect(server.url.replace("//", "//all:password@"))
         await wadm.subscribe(model_list_subject("default", ""), cb=answer)
-        async with Lattices[str]("trellis-test", lambda _: None, timings=QUICK) as lattices:
+        async with Lattices[str]("trellis-test", lambda _: None, parts=(Part.MODELS,), timings=QUICK) as lattices:
             link = LinkAddress(server.url.replace("//", "//link:password@"))
             await lattices.need("key", LatticeAddress(link, "default"))
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 from trellis.lattice.connection.address import LatticeAddress, LinkAddress
 from trellis.lattice.connection.link import Heard, Link
 from trellis.lattice.follow.comparison import Comparison
-from trellis.lattice.follow.watch import LatticeWatch
+from trellis.lattice.follow.host_watch import HostWatch
 
 LATTICE = "default"
 
@@ -45,15 +45,16 @@ class SilentLink:
         return len(heard)
 
 
-async def replay(messages: Iterable[dict[str, Any]]) -> tuple[Comparison, LatticeWatch]:
+async def replay(messages: Iterable[dict[str, Any]]) -> tuple[Comparison, HostWatch]:
     """Return what is known after messages as they are recorded."""
     link = SilentLink()
     address = LatticeAddress(LinkAddress("nats://nowhere:4222"), LATTICE)
     comparison = Comparison(address, cast("Link", link), lambda _names, _trace: None)
-    watch = LatticeWatch(address, cast("Link", link), lambda: None)
+    watch = HostWatch(address, cast("Link", link), lambda: None)
     runs = [asyncio.ensure_future(one.run()) for one in (comparison, watch)]
     await asyncio.sleep(0)
-    assert link.say("wadm.evt.default.nothing", b'{"data": {}}') == len(runs), "both listen"
+    assert link.say("wadm.evt.default.nothing", b'{"data": {}}') == 1
+    assert link.say("wasmbus.evt.default.host_heartbeat", b'{"data": {}}') == 1
     for message in messages:
         data = message["data"]
         link.say(message["subject"], data if isinstance(data, bytes) else json.dumps(data).encode())

@@ -16,7 +16,7 @@ from trellis.lattice.domain.manifests import Application, read_application
 from trellis.lattice.domain.models import Model, read_models
 from trellis.lattice.timings import ComparisonTimings
 
-DOUBT = ComparisonTimings().doubt
+DOUBT, BUSY = ComparisonTimings().doubt, ComparisonTimings().busy
 LATER = DOUBT + 1
 
 
@@ -214,3 +214,19 @@ def test_gaps_duplicates_and_failures_end_in_what_wadm_has(actions: list[Said | 
     assert {name: one.version for name, one in state.deployed().items()} == {one.name: one.version for one in truth}
     assert state.doubts(now) is None
     assert all(state.absent(name) for name in {"shop", "other", "hello-world"} - {one.name for one in truth})
+
+
+def test_while_events_keep_coming_wadm_is_asked_after_twenty_seconds_and_otherwise_when_they_are_quiet() -> None:
+    state = Applications()
+    state.listed([], 0, 0.0)
+    for second in range(30):
+        state.published(app(f"shop-{second}"), at(second), float(second))
+        assert state.doubts(float(second)) == min(DOUBT, max(0.0, BUSY - second))
+
+
+def test_what_may_not_be_deployed_is_not_asked_for() -> None:
+    state = Applications()
+    state.listed([Model("shop", "v1", "v1")], 0, 0.0)
+    assert state.unpublished("shop", at(1), 1.0), "its manifest is not known yet, and it is deployed"
+    assert not state.unpublished("shop", at(1), 1.1), "it came twice"
+    assert not state.unpublished("never", at(2), 1.2)

@@ -24,7 +24,7 @@ from trellis.lattice.domain.models import Model
 from trellis.lattice.domain.running import Running
 from trellis.lattice.domain.service_views import PodView
 from trellis.lattice.follow.comparison import Comparison
-from trellis.lattice.follow.watch import LatticeWatch
+from trellis.lattice.follow.host_watch import HostWatch
 
 Message = dict[str, Any]
 APPLICATION, PROVIDER = "hello-world", "hello_world-httpserver"
@@ -69,10 +69,10 @@ WHOLE = two_hosts()
 ALIVE = [message for message in WHOLE if said(message) < UNDEPLOYED]
 
 
-def made(comparison: Comparison, watch: LatticeWatch) -> tuple[set[str], set[str]]:
+def made(comparison: Comparison, watch: HostWatch) -> tuple[set[str], set[str]]:
     """The ports of the Service, and the pods that it leads to."""
     comparison.applications.refused(comparison.applications.events)
-    hosts = {seen.host.labels.get(POD_LABEL, ""): seen for seen in watch.view().hosts}
+    hosts = {seen.host.labels.get(POD_LABEL, ""): seen for seen in watch.hosts()}
     claims = tuple(
         Claim("default/1", one, wish_of(one), PODS, hosts, comparison.running, GROUP)
         for one in comparison.applications.deployed().values()
@@ -83,7 +83,7 @@ def made(comparison: Comparison, watch: LatticeWatch) -> tuple[set[str], set[str
     return ports, {endpoint["targetRef"]["name"] for piece in slices for endpoint in piece.endpoints}
 
 
-def run(messages: list[Message]) -> tuple[Comparison, LatticeWatch]:
+def run(messages: list[Message]) -> tuple[Comparison, HostWatch]:
     return asyncio.run(replay(messages))
 
 
@@ -93,7 +93,7 @@ def test_the_recording_in_order() -> None:
     assert made(*run(WHOLE)) == (set(), set())
     comparison, watch = run(everything())
     assert not comparison.applications.deployed() or not comparison.applications.absent(APPLICATION)
-    assert not any(comparison.running.runs([PROVIDER], seen) for seen in watch.view().hosts)
+    assert not any(comparison.running.runs([PROVIDER], seen) for seen in watch.hosts())
 
 
 @settings(max_examples=60, deadline=None)
@@ -107,7 +107,7 @@ def test_shuffled_and_doubled_it_leads_to_the_same_hosts(messages: list[Message]
 def test_shuffled_and_doubled_until_it_is_undeployed_nothing_is_left(messages: list[Message]) -> None:
     comparison, watch = run(messages)
     assert made(comparison, watch) == (set(), set())
-    assert not any(comparison.running.runs([PROVIDER], seen) for seen in watch.view().hosts)
+    assert not any(comparison.running.runs([PROVIDER], seen) for seen in watch.hosts())
 
 
 @settings(max_examples=60, deadline=None)

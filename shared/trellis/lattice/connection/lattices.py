@@ -1,27 +1,37 @@
 """All lattices that somebody needs, over as few connections as there are addresses.
 
 In: who needs which lattice. Out: a view of each, and word of whom a change concerns. Called by services. Invariants:
-one connection for each (address, credentials, certificates), one watch for each lattice on it; both end when nobody
-needs them any more; a lattice that is away concerns nobody else.
+one connection for each (address, credentials, certificates); of each lattice on it only what a service asks for is
+watched, once; all of it ends when nobody needs it any more; a lattice that is away concerns nobody else.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Hashable
+from collections.abc import Callable, Collection, Coroutine, Hashable
 from dataclasses import dataclass
+from enum import Enum, auto
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from trellis.lattice.connection.address import LatticeAddress, LinkAddress
 from trellis.lattice.connection.link import Link
 from trellis.lattice.domain.view import LatticeView
-from trellis.lattice.follow.watch import LatticeWatch
+from trellis.lattice.follow.host_watch import HostWatch
+from trellis.lattice.follow.model_watch import ModelWatch
 from trellis.lattice.timings import LatticeTimings
 
 Key = TypeVar("Key", bound=Hashable)
 Beside = Callable[[LatticeAddress, Link], Coroutine[None, None, None]]
 BesideLink = Callable[[Link], Coroutine[None, None, None]]
+
+
+class Part(Enum):
+    """What of a lattice is watched."""
+
+    HOSTS = auto()
+    MODELS = auto()
+    """The applications that wadm has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +42,46 @@ class _Linked:
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    watch: LatticeWatch
+    """``hosts`` and ``models``: None where the service does not ask for them."""
+
+    link: Link
+    hosts: HostWatch | None
+    models: ModelWatch | None
+    silence: float
+
+    def view(self) -> LatticeView:
+        """Return what is known now."""
+        link, hosts, models = self.link, self.hosts, self.models
+        return LatticeView(
+            link.hearing_since,
+            link.why,
+            () if hosts is None else hosts.hosts(),
+            None if models is None else models.models(),
+            "" if models is None else models.why,
+            settled=all(watch.settled for watch in (hosts, models) if watch is not None),
+            refused=hosts is not None and hosts.refused,
+            silence=self.silence,
+        )
+
+    def link_changed(self) -> None:
+        """The link was lost or is back."""
+        for watch in (self.hosts, self.models):
+            if watch is not None:
+                watch.link_changed()
+
+
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    watched: _Watched
     task: asyncio.Task[None]
 
 
 class Lattices(Generic[Key]):
     """A context manager. ``changed`` is called, in the event loop, with each key whose lattice's view is another.
 
-    ``beside`` runs for each lattice while somebody needs it, ``beside_link`` for each connection. ``name`` is that of
-    the connections in NATS' monitoring. What goes wrong in a way nobody thought of ends the context with that error,
-    as in a task group.
+    ``parts`` are watched of each lattice while somebody needs it, and ``beside`` runs beside them; ``beside_link`` runs
+    for each connection. ``name`` is that of the connections in NATS' monitoring. What goes wrong in an unforeseen way
+    ends the context with that error, as in a task group.
     """
 
     def __init__(
@@ -50,16 +90,18 @@ class Lattices(Generic[Key]):
         changed: Callable[[Key], None],
         beside: Beside | None = None,
         beside_link: BesideLink | None = None,
+        parts: Collection[Part] = (),
         timings: LatticeTimings = LatticeTimings(),
     ) -> None:
         self._timings = timings
+        self._parts = parts
         self._name = name
         self._changed = changed
         self._beside = beside
         self._beside_link = beside_link
         self._needs: dict[Key, LatticeAddress] = {}
         self._links: dict[LinkAddress, _Linked] = {}
-        self._watches: dict[LatticeAddress, _Watched] = {}
+        self._followed: dict[LatticeAddress, _Followed] = {}
         self._lock = asyncio.Lock()
         self._tasks = asyncio.TaskGroup()
         self._entered = asyncio.Event()
@@ -91,7 +133,7 @@ class Lattices(Generic[Key]):
     def view(self, key: Key) -> LatticeView | None:
         """Return what is known of the lattice this key needs, None if it needs none."""
         address = self._needs.get(key)
-        return None if address is None else self._watches[address].watch.view()
+        return None if address is None else self._followed[address].watched.view()
 
     async def need(self, key: Key, address: LatticeAddress | None) -> None:
         """Say which lattice a key needs from now on, None for none; waits until the context is entered."""
@@ -102,7 +144,7 @@ class Lattices(Generic[Key]):
             if address is None:
                 self._needs.pop(key, None)
             else:
-                self._watch(address)
+                self._follow(address)
                 self._needs[key] = address
             await self._end_unused()
 
@@ -111,20 +153,27 @@ class Lattices(Generic[Key]):
             self._needs.clear()
             await self._end_unused()
 
-    def _watch(self, address: LatticeAddress) -> None:
-        if address in self._watches:
+    def _follow(self, address: LatticeAddress) -> None:
+        if address in self._followed:
             return
-        watch = LatticeWatch(
-            address, self._link(address.link), lambda: self._tell(lambda need: need == address), self._timings
-        )
-        task = self._tasks.create_task(self._follow(watch, address), name=f"lattice {address.lattice}")
-        self._watches[address] = _Watched(watch, task)
+        link, timings = self._link(address.link), self._timings
 
-    async def _follow(self, watch: LatticeWatch, address: LatticeAddress) -> None:
+        def changed() -> None:
+            self._tell(lambda need: need == address)
+
+        hosts = HostWatch(address, link, changed, timings) if Part.HOSTS in self._parts else None
+        models = ModelWatch(address, link, changed, timings) if Part.MODELS in self._parts else None
+        watched = _Watched(link, hosts, models, timings.silence)
+        task = self._tasks.create_task(self._run(watched, address), name=f"lattice {address.lattice}")
+        self._followed[address] = _Followed(watched, task)
+
+    async def _run(self, watched: _Watched, address: LatticeAddress) -> None:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(watch.run())
+            for watch in (watched.hosts, watched.models):
+                if watch is not None:
+                    tasks.create_task(watch.run())
             if self._beside is not None:
-                tasks.create_task(self._beside(address, self._link(address.link)))
+                tasks.create_task(self._beside(address, watched.link))
 
     def _link(self, address: LinkAddress) -> Link:
         linked = self._links.get(address)
@@ -140,9 +189,9 @@ class Lattices(Generic[Key]):
                 tasks.create_task(self._beside_link(link))
 
     def _on_link(self, address: LinkAddress) -> None:
-        for lattice, watched in self._watches.items():
+        for lattice, followed in self._followed.items():
             if lattice.link == address:
-                watched.watch.link_changed()
+                followed.watched.link_changed()
         self._tell(lambda need: need.link == address)
 
     def _tell(self, concerns: Callable[[LatticeAddress], bool]) -> None:
@@ -152,8 +201,8 @@ class Lattices(Generic[Key]):
 
     async def _end_unused(self) -> None:
         needed = set(self._needs.values())
-        unneeded = [address for address in self._watches if address not in needed]
-        await _end([self._watches.pop(address).task for address in unneeded])
+        unneeded = [address for address in self._followed if address not in needed]
+        await _end([self._followed.pop(address).task for address in unneeded])
         linked = {address.link for address in needed}
         unlinked = [address for address in self._links if address not in linked]
         await _end([self._links.pop(address).task for address in unlinked])

@@ -78,16 +78,20 @@ class Applications:
         self.known[application.name] = Known(application, said, now, self.events, sure=False)
         return former.application != application
 
-    def unpublished(self, name: str, said: str, now: float) -> None:
-        """Take wadm's word that an application is not deployed any more; it goes once wadm was asked, or cannot be."""
+    def unpublished(self, name: str, said: str, now: float) -> bool:
+        """Take wadm's word that an application is not deployed any more; it goes once wadm was asked, or cannot be.
+
+        Returns whether wadm is to be asked: the word is new, and of an application that may be deployed.
+        """
         former = self.known.pop(name, Known())
         # Put at the end: what was said last is forgotten last.
         self.known[name] = former
         if said <= former.said:
-            return
+            return False
         self.events += 1
         self.known[name] = Known(former.application, said, now, self.events, gone=True, sure=False)
         self._forget()
+        return former.application is not None or name in self.wanted or not self.complete
 
     def listed(self, models: Iterable[Model], asked: int, now: float) -> bool:
         """Take wadm's list; return whether anything is new.
@@ -143,9 +147,14 @@ class Applications:
         return bool(gone)
 
     def doubts(self, now: float) -> float | None:
-        """Return in how many seconds wadm is to be asked again, None if nothing is in doubt."""
-        left = [one.heard + self.timings.doubt - now for one in self.known.values() if not one.sure]
-        return max(0.0, *left) if left else None
+        """Return in how many seconds wadm is to be asked again, None if nothing is in doubt.
+
+        Once nothing was heard for ``doubt`` seconds; while events keep coming, ``busy`` seconds after the first.
+        """
+        heard = [one.heard for one in self.known.values() if not one.sure]
+        if not heard:
+            return None
+        return max(0.0, min(max(heard) + self.timings.doubt, min(heard) + self.timings.busy) - now)
 
     def _forget(self) -> None:
         """Forget the oldest of what is gone: whoever may publish there can invent names."""

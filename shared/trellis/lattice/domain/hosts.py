@@ -1,6 +1,6 @@
 """The hosts of one lattice, as their heartbeats tell them.
 
-Pure: messages and times in, hosts and what is known of them out. Called by ``trellis.lattice.follow.watch``.
+Pure: messages and times in, hosts and what is known of them out. Called by ``trellis.lattice.follow.host_watch``.
 Invariants: a host is silent only if our own link was there to hear it (silence on a broken link proves nothing);
 what a host said earlier does not count over what it said later, in whatever order they come; garbage changes nothing.
 Source: ``com.wasmcloud.lattice.host_heartbeat`` of wasmCloud 1.x, the answer of ``host.get`` has the same shape.

@@ -104,9 +104,7 @@ def read_application(manifest: object, configurations: Configurations = _NONE_KN
     """
     if not isinstance(manifest, dict):
         raise ManifestError("the manifest is no map")
-    metadata = table(manifest, "metadata", "manifest")
-    name = word(metadata, "name", "metadata", required=True)
-    annotations = words(metadata, "annotations", "metadata")
+    name, annotations = _identity(manifest)
     found = list(_capabilities(table(manifest, "spec", "manifest")))
     named, wrong = _named(annotations)
     all_of_them = [one for each in found for one in _listeners_of(name, each, named.pop(each.name, ()), configurations)]
@@ -123,6 +121,23 @@ def read_application(manifest: object, configurations: Configurations = _NONE_KN
         tuple(unreachable),
         tuple(sorted({one for each in found for one in _named_configurations(each)})),
     )
+
+
+def read_identity(manifest: object) -> tuple[str, str]:
+    """Return name and version of a manifest.
+
+    Raises:
+        ManifestError: it is no manifest; the text names the field.
+    """
+    if not isinstance(manifest, dict):
+        raise ManifestError("the manifest is no map")
+    name, annotations = _identity(manifest)
+    return name, annotations.get(_VERSION, "")
+
+
+def _identity(manifest: Mapping[str, Any]) -> tuple[str, Mapping[str, str]]:
+    metadata = table(manifest, "metadata", "manifest")
+    return word(metadata, "name", "metadata", required=True), words(metadata, "annotations", "metadata")
 
 
 def merged(listeners: list[Listener]) -> tuple[Listener, ...]:

@@ -1,6 +1,6 @@
 """wadm's applications of one lattice, as its list of models tells them.
 
-Pure. In: wadm's answer. Out: applications. Called by ``trellis.lattice.follow.watch`` and ``wadm``.
+Pure. In: wadm's answer. Out: applications. Called by ``trellis.lattice.follow`` and ``wadm``.
 Source: wadm 0.21: ``model.list`` answers with a bare list, ``model.get`` without a name with ``{"models": […]}``.
 """
 

@@ -1,9 +1,10 @@
 """Why something is away, told seldom enough.
 
-Pure: reasons and times in; out, whether a reason is news. Called by ``link`` and ``watch``. Everybody who needs what is
-away shows its reason, and writes to show another one. Invariants: the first reason of an outage is news; another one is
-after a minute at the earliest; one that was told before, only after a pause that doubles with each, from a minute to an
-hour. So servers that fail in different ways by turns cost ever less, and a person reads a reason that is true of one.
+Pure: reasons and times in; out, whether a reason is news. Called by ``link`` and ``model_watch``. Everybody who needs
+what is away shows its reason, and writes to show another one. Invariants: the first reason of an outage is news;
+another one is after a minute at the earliest; one that was told before, only after a pause that doubles with each, from
+a minute to an hour. So servers that fail in different ways by turns cost ever less, and a person reads a reason that is
+true of one.
 """
 
 from __future__ import annotations

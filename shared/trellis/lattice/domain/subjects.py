@@ -24,6 +24,8 @@ PROVIDER_STARTED: Final = "provider_started"
 PROVIDER_STOPPED: Final = "provider_stopped"
 CONFIG_SET: Final = "config_set"
 CONFIG_DELETED: Final = "config_deleted"
+MANIFEST_PUBLISHED: Final = "manifest_published"
+MANIFEST_UNPUBLISHED: Final = "manifest_unpublished"
 HOST_EVENTS: Final = (HOST_HEARTBEAT, HOST_STARTED, HOST_STOPPED)
 
 _EVENTS: Final = "wasmbus.evt"
@@ -98,6 +100,11 @@ def wadm_events_subject(lattice: str) -> str:
         SubjectError: the lattice's name cannot stand in a subject.
     """
     return f"{_WADM_EVENTS}.{_token('lattice', lattice)}.>"
+
+
+def wadm_event_of(subject: str) -> str:
+    """Return the event that a message of wadm's is about."""
+    return subject.rpartition(".")[2]
 
 
 def event_streams(lattice: str, account: str = "") -> dict[str, str]:

@@ -1,6 +1,6 @@
 """What is known of a lattice at one moment.
 
-Pure. Made by ``trellis.lattice.follow.watch``, read by whoever decides on it.
+Pure. Made by ``trellis.lattice.connection.lattices``, read by whoever decides on it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from trellis.lattice.timings import LatticeTimings
 
 @dataclass(frozen=True, slots=True)
 class LatticeView:
-    """What is known of a lattice at one moment. ``models`` is None where wadm was never heard.
+    """What is known of a lattice at one moment. ``models`` is None where wadm did not answer yet, or is not asked.
 
     ``linked_since`` is in seconds of the monotonic clock, None while the link is away or deaf; ``why`` says why it is,
-    and ``models_why`` why what is known of applications may be old. ``settled``: hosts were asked, or could not be;
-    before that an empty view says nothing. ``refused``: there are more hosts than these, for which there is no room.
-    ``silence``: seconds without a heartbeat after which a host is silent.
+    and ``models_why`` why what is known of applications may be old. ``settled``: what is watched was asked, or could
+    not be; before that an empty view says nothing. ``refused``: there are more hosts than these, for which there is no
+    room. ``silence``: seconds without a heartbeat after which a host is silent.
     """
 
     linked_since: float | None

@@ -1,9 +1,10 @@
-"""Compares what is known of a lattice's applications with wadm: at the start, after each reconnect, on every event.
+"""Compares what is known of a lattice's applications with wadm: at the start, on each new link, and where events leave
+a doubt.
 
 In: a link, a lattice's address. Out: its applications, where their providers run, and word of every change. Called by
 ``trellis.lattice.connection.lattices`` beside each watch. Invariants: an event is acted on in the same turn of the
-loop, and wadm is asked afterwards; a question that fails takes nothing away (see ``applications``); garbage changes
-nothing.
+loop; wadm is asked for a list only about what an event does not prove: that an application is gone at once, the rest
+when events are quiet; a question that fails takes nothing away (see ``applications``); garbage changes nothing.
 """
 
 from __future__ import annotations
@@ -29,11 +30,14 @@ from trellis.lattice.domain.running import Running
 from trellis.lattice.domain.subjects import (
     CONFIG_DELETED,
     CONFIG_SET,
+    MANIFEST_PUBLISHED,
+    MANIFEST_UNPUBLISHED,
     PROVIDER_STARTED,
     PROVIDER_STOPPED,
     event_subjects,
     model_get_subject,
     model_list_subject,
+    wadm_event_of,
     wadm_events_subject,
 )
 from trellis.lattice.timings import LatticeTimings
@@ -41,8 +45,6 @@ from trellis.lattice.wadm.configurations import NamedConfigurations
 from trellis.telemetry import TraceContext, get_logger
 from trellis.telemetry.tracing import trace_from
 
-PUBLISHED: Final = "manifest_published"
-UNPUBLISHED: Final = "manifest_unpublished"
 _ASKED_AT_ONCE: Final = 16
 
 Changed = Callable[[Iterable[str], TraceContext | None], None]
@@ -70,7 +72,11 @@ class Comparison:
         self._manifests: dict[str, object] = {}  # of applications that name configurations
         self._link = link
         self._changed = changed
-        self._ask = asyncio.Event()
+        self.asked = False
+        """Whether wadm was asked yet."""
+        self._wanted = True
+        self._news = asyncio.Event()
+        self._rests_until = 0.0
         self._asked_on: float | None = None
         self._deaf = False
         self._said_something = True
@@ -80,7 +86,12 @@ class Comparison:
         """The link may be another: then everything is asked anew."""
         if self._link.since is not None and self._link.since != self._asked_on:
             self._configurations.doubt_all()
-            self._ask.set()
+            self._want()
+
+    def _want(self) -> None:
+        """Have wadm asked as soon as it may be."""
+        self._wanted = True
+        self._news.set()
 
     async def run(self) -> None:
         """Compare until cancelled."""
@@ -97,7 +108,6 @@ class Comparison:
         try:
             for subject, listener in heard:
                 await self._link.listen(subject, listener)
-            self._ask.set()
             while True:
                 cancellation.check()
                 await self._link.there()
@@ -109,19 +119,25 @@ class Comparison:
 
     async def _rest(self) -> None:
         """Wait until wadm is to be asked again; several events are one question."""
-        doubts = self.applications.doubts(time.monotonic())
         pause = (self._timings.deaf if self._deaf else self._timings.every) if not self.why else self._timings.again
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pause if doubts is None else min(pause, doubts + self._timings.settle)):
-                await self._ask.wait()
-                await asyncio.sleep(self._timings.settle)
-                return
-        if doubts is None:
-            self._configurations.doubt_all()
+        until = time.monotonic() + pause
+        while not self._wanted:
+            self._news.clear()
+            now = time.monotonic()
+            doubts = self.applications.doubts(now)
+            left = until - now if doubts is None else min(until - now, doubts)
+            if left <= 0:
+                if doubts is None:
+                    self._configurations.doubt_all()
+                break
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._news.wait()
+        await asyncio.sleep(max(self._timings.settle, self._rests_until - time.monotonic()))
 
     async def _compare(self) -> None:
         """Ask wadm for its applications, and for the manifests that are not known."""
-        self._ask.clear()
+        self._wanted, began = False, time.monotonic()
         on_another = self._asked_on != self._link.since
         expected = self._said_something or on_another or self.applications.doubts(time.monotonic()) is not None
         self._said_something = False
@@ -137,6 +153,9 @@ class Comparison:
             self.applications.listed(models, asked, time.monotonic())
             await self._get(asked)
             await self._follow_configurations()
+        self.asked = True
+        took = time.monotonic() - began
+        self._rests_until = time.monotonic() + min(self._timings.rest * took, self._timings.doubt)
         after = self._shown()
         news = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
         if news:
@@ -196,32 +215,43 @@ class Comparison:
             self.applications.reread(read_application(manifest, self._configurations.known))
 
     def _on_wadm(self, subject: str, payload: bytes) -> None:
-        event = subject.rsplit(".", 1)[-1]
         self.heard = time.monotonic()
         self._deaf, self._said_something = False, True
-        self._ask.set()
         if self._address.account:
-            return  # wadm says the same of every tenant's lattice of this name: its answer tells what is this one's
+            self._want()  # wadm says the same of every tenant's lattice of this name
+            return
         try:
-            envelope = read_event(payload)
-            said, data = _said(envelope), envelope["data"]
-            if event == PUBLISHED:
-                application = read_application(data, self._configurations.known)
-                if not self._configurations.known.keys() >= set(application.configurations):
-                    return  # where it listens is not known yet: wadm's answer, which is asked for, and these tell
-                if application.configurations:
-                    self._manifests[application.name] = data
-                if self.applications.published(application, said, time.monotonic()):
-                    self._changed([application.name], _trace_of(envelope))
-            elif event == UNPUBLISHED:
-                self.applications.unpublished(text(data, "name", required=True), said, time.monotonic())
+            self._take(wadm_event_of(subject), read_event(payload))
         except LatticeDataError as error:
+            self._want()
             self._tell_garbage(subject, error)
+        self._news.set()
+
+    def _take(self, event: str, envelope: dict[str, Any]) -> None:
+        """Act on an event of wadm's.
+
+        Raises:
+            LatticeDataError: it is none.
+        """
+        said, data = _said(envelope), envelope["data"]
+        if event == MANIFEST_PUBLISHED:
+            application = read_application(data, self._configurations.known)
+            if not self._configurations.known.keys() >= set(application.configurations):
+                self._want()  # where it listens is not known yet: wadm's answer and these tell
+                return
+            if application.configurations:
+                self._manifests[application.name] = data
+            if self.applications.published(application, said, time.monotonic()):
+                self._changed([application.name], _trace_of(envelope))
+        elif event == MANIFEST_UNPUBLISHED and self.applications.unpublished(
+            text(data, "name", required=True), said, time.monotonic()
+        ):
+            self._want()
 
     def _on_configuration(self, subject: str, payload: bytes) -> None:
         try:
             if self._configurations.doubt(text(read_event(payload)["data"], "config_name", required=True)):
-                self._ask.set()
+                self._want()
         except LatticeDataError as error:
             self._tell_garbage(subject, error)
 

@@ -1,6 +1,6 @@
-"""What is known of one lattice: its hosts from their heartbeats, its applications from wadm.
+"""The hosts of one lattice, from their heartbeats and their answers.
 
-In: a link and a lattice's name. Out: a view of now, and word of every change. Called by
+In: a link and a lattice's name. Out: the hosts of now, and word of every change. Called by
 ``trellis.lattice.connection.lattices``. Invariants: hosts are known within a second of the link's being there (they are
 asked, not waited for); nothing is forgotten because a link broke; garbage is counted and told once a minute, and
 changes nothing.
@@ -9,7 +9,6 @@ changes nothing.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable
 from typing import Final
@@ -17,9 +16,7 @@ from typing import Final
 from trellis.bus.connection import cancellation
 from trellis.lattice.connection.address import LatticeAddress
 from trellis.lattice.connection.link import Link, LinkAwayError
-from trellis.lattice.domain.hosts import MAX_HOSTS, Host, Hosts, read_host
-from trellis.lattice.domain.models import Model, read_models
-from trellis.lattice.domain.outage import Outage
+from trellis.lattice.domain.hosts import MAX_HOSTS, Host, Hosts, Sighting, read_host
 from trellis.lattice.domain.reading import LatticeDataError, decoded, host_data, read_event, said_at, text
 from trellis.lattice.domain.subjects import (
     HOST_EVENTS,
@@ -28,10 +25,7 @@ from trellis.lattice.domain.subjects import (
     event_subjects,
     host_get_subject,
     host_ping_subject,
-    model_list_subject,
-    wadm_events_subject,
 )
-from trellis.lattice.domain.view import LatticeView
 from trellis.lattice.timings import LatticeTimings
 from trellis.telemetry import get_logger
 
@@ -41,8 +35,11 @@ _ASKED_AT_ONCE: Final = 16
 _log = get_logger(__name__)
 
 
-class LatticeWatch:
-    """``changed`` is called, in the event loop, when the view is another (a host's uptime alone is none)."""
+class HostWatch:
+    """``changed`` is called, in the event loop, when the hosts are others (a host's uptime alone is no change).
+
+    ``settled``: the hosts were asked, or cannot be; before that no hosts says nothing.
+    """
 
     def __init__(
         self,
@@ -51,54 +48,49 @@ class LatticeWatch:
         changed: Callable[[], None],
         timings: LatticeTimings = LatticeTimings(),
     ) -> None:
-        self._timings = timings.watch
-        self._silence, self._report = timings.silence, timings.report
+        self._timings = timings.hosts
+        self._report = timings.report
         self._address = address
         self._link = link
         self._changed = changed
         self._hosts = Hosts(timings.silence)
-        self._models: tuple[Model, ...] | None = None
-        self._wadm = Outage("wadm was not asked yet", timings.link.outage)
-        self._linked: float | None = None
+        self._asked_on: float | None = None
         self._asked = False
         self._ask = asyncio.Event()
         self._garbage_told = -self._report
 
-    def view(self) -> LatticeView:
-        """Return what is known now."""
-        link = self._link
-        settled = self._asked or (link.tried and link.since is None)
-        return LatticeView(
-            link.hearing_since,
-            link.why,
-            self._hosts.sightings(),
-            self._models,
-            self._wadm.why,
-            settled,
-            self._hosts.refused,
-            self._silence,
-        )
+    @property
+    def settled(self) -> bool:
+        """Whether the hosts were asked, or could not be."""
+        return self._asked or (self._link.tried and self._link.since is None)
+
+    @property
+    def refused(self) -> bool:
+        """Whether there are more hosts than are kept."""
+        return self._hosts.refused
+
+    def hosts(self) -> tuple[Sighting, ...]:
+        """Return the hosts that are known now."""
+        return self._hosts.sightings()
 
     def link_changed(self) -> None:
-        """The link was lost or is back: hosts and wadm are asked anew."""
+        """The link was lost or is back: hosts are asked anew."""
         self._ask.set()
 
     async def run(self) -> None:
         """Watch until cancelled."""
         lattice, account = self._address.lattice, self._address.account
         subjects = [subject for event in HOST_EVENTS for subject in event_subjects(lattice, event, account)]
-        heard = [(subject, self._on_host) for subject in subjects]
-        heard.append((wadm_events_subject(lattice), self._on_wadm))
         try:
-            for subject, listener in heard:
-                await self._link.listen(subject, listener)
+            for subject in subjects:
+                await self._link.listen(subject, self._on_host)
             self._ask.set()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._forget())
-                tasks.create_task(self._refresh())
+                tasks.create_task(self._ask_on_each_link())
         finally:
-            for subject, listener in heard:
-                await self._link.ignore(subject, listener)
+            for subject in subjects:
+                await self._link.ignore(subject, self._on_host)
 
     def _on_host(self, subject: str, payload: bytes) -> None:
         try:
@@ -127,10 +119,6 @@ class LatticeWatch:
             )
         return news
 
-    def _on_wadm(self, subject: str, payload: bytes) -> None:
-        del subject, payload  # wadm is asked what there is: events come twice, late, and for what never existed
-        self._ask.set()
-
     async def _forget(self) -> None:
         while True:
             await asyncio.sleep(self._timings.tick)
@@ -142,20 +130,15 @@ class LatticeWatch:
                 )
                 self._changed()
 
-    async def _refresh(self) -> None:
+    async def _ask_on_each_link(self) -> None:
         while True:
             cancellation.check()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._timings.again if self._wadm.why else self._timings.refresh):
-                    await self._ask.wait()
-            await asyncio.sleep(self._timings.settle)  # several events, one question
+            await self._ask.wait()
             self._ask.clear()
-            if self._link.since is None:
+            if self._link.since is None or self._link.since == self._asked_on:
                 continue
-            if self._link.since != self._linked:
-                self._linked = self._link.since
-                await self._ask_hosts()
-            await self._ask_wadm()
+            self._asked_on = self._link.since
+            await self._ask_hosts()
             if not self._asked:
                 self._asked = True
                 self._changed()
@@ -184,7 +167,7 @@ class LatticeWatch:
 
         known = len(self._hosts)
         try:
-            async with asyncio.timeout(self._timings.hosts):
+            async with asyncio.timeout(self._timings.all):
                 news = any(await asyncio.gather(*(one(host_id) for host_id in self._host_ids(answers))))
         except TimeoutError:
             _log.info("not every host of a lattice answers in time: heartbeats tell the rest", lattice=lattice)
@@ -202,20 +185,6 @@ class LatticeWatch:
             except LatticeDataError as error:
                 self._tell_garbage("host.ping", error)
         return sorted(ids)
-
-    async def _ask_wadm(self) -> None:
-        before = self._models, self._wadm.why
-        try:
-            subject = model_list_subject(self._address.lattice, self._address.account)
-            answer = await self._link.ask(subject, seconds=self._timings.answer)
-            self._models = read_models(answer)
-            self._wadm.over()
-        except LinkAwayError as error:
-            self._wadm.away(f"wadm: {error}", time.monotonic())
-        except LatticeDataError as error:
-            self._wadm.away(f"wadm's answer: {error}", time.monotonic())
-        if (self._models, self._wadm.why) != before:
-            self._changed()
 
     def _tell_garbage(self, subject: str, error: LatticeDataError) -> None:
         now = time.monotonic()

@@ -1,0 +1,61 @@
+"""The applications that wadm has of one lattice, deployed or not: its last list, and what its events said since.
+
+Pure: lists, events and times in; applications, and when to ask for the next list, out. Called by
+``trellis.lattice.follow.model_watch``. Invariants: an event changes one application and costs wadm nothing; what an
+event does not tell (a deletion, a version that is not deployed) is asked for once events are quiet, or after ``busy``
+seconds of them; a question that fails takes nothing away. Source: wadm 0.21 publishes an event for a deployed manifest,
+and one with a name alone for an undeployed or deleted one; it publishes none for a manifest that is put.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from trellis.lattice.domain.models import Model
+from trellis.lattice.timings import ModelWatchTimings
+
+
+@dataclass(slots=True)
+class ModelList:
+    """Times are seconds of the monotonic clock."""
+
+    timings: ModelWatchTimings
+    _known: dict[str, Model] | None = None
+    _doubted_since: float | None = None
+    _doubted_last: float = 0.0
+
+    @property
+    def models(self) -> tuple[Model, ...] | None:
+        """The applications in the order of their names, None before the first list."""
+        return None if self._known is None else tuple(self._known.values())
+
+    def asking(self) -> None:
+        """A list is being asked for: what was doubted before is answered by it."""
+        self._doubted_since = None
+
+    def listed(self, models: Iterable[Model]) -> None:
+        """Take wadm's list."""
+        self._known = {model.name: model for model in models}
+
+    def deployed(self, name: str, version: str, now: float) -> None:
+        """Take an event that a version is deployed; a version that the last list did not have is doubted."""
+        if self._known is None:
+            return
+        former = self._known.get(name)
+        if former is None or former.version != version:
+            self.doubt(now)
+        known = self._known | {name: replace(former or Model(name, version), version=version, deployed=version)}
+        self._known = known if former is not None else dict(sorted(known.items()))
+
+    def doubt(self, now: float) -> None:
+        """Take an event that does not tell what it changed."""
+        self._doubted_last = now
+        if self._doubted_since is None:
+            self._doubted_since = now
+
+    def due_in(self, now: float) -> float | None:
+        """Return the seconds until doubts are to be asked about, None without doubts."""
+        if self._doubted_since is None:
+            return None
+        return max(0.0, min(self._doubted_last + self.timings.quiet, self._doubted_since + self.timings.busy) - now)

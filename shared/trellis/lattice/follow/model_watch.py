@@ -1,0 +1,131 @@
+"""The applications that wadm has of one lattice, followed by its events.
+
+In: a link and a lattice's name. Out: the applications of now, and word of every change. Called by
+``trellis.lattice.connection.lattices``. Invariants: wadm is asked for its list at the start, on each new connection,
+and where events leave a doubt; nothing is forgotten because a link broke or wadm is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+
+from trellis.bus.connection import cancellation
+from trellis.lattice.connection.address import LatticeAddress
+from trellis.lattice.connection.link import Link, LinkAwayError
+from trellis.lattice.domain.manifests import read_identity
+from trellis.lattice.domain.model_list import ModelList
+from trellis.lattice.domain.models import Model, read_models
+from trellis.lattice.domain.outage import Outage
+from trellis.lattice.domain.reading import LatticeDataError, read_event
+from trellis.lattice.domain.subjects import (
+    MANIFEST_PUBLISHED,
+    MANIFEST_UNPUBLISHED,
+    model_list_subject,
+    wadm_event_of,
+    wadm_events_subject,
+)
+from trellis.lattice.timings import LatticeTimings
+
+
+class ModelWatch:
+    """``changed`` is called, in the event loop, when the applications, or why wadm is away, are others."""
+
+    def __init__(
+        self,
+        address: LatticeAddress,
+        link: Link,
+        changed: Callable[[], None],
+        timings: LatticeTimings = LatticeTimings(),
+    ) -> None:
+        self._timings = timings.models
+        self._address = address
+        self._link = link
+        self._changed = changed
+        self._list = ModelList(timings.models)
+        self._wadm = Outage("wadm was not asked yet", timings.link.outage)
+        self._asked = False
+        self._asked_on: float | None = None
+        self._wake = asyncio.Event()
+
+    @property
+    def settled(self) -> bool:
+        """Whether wadm was asked, or could not be."""
+        return self._asked or (self._link.tried and self._link.since is None)
+
+    @property
+    def why(self) -> str:
+        """Why wadm does not answer, for people; "" if it does."""
+        return self._wadm.why
+
+    def models(self) -> tuple[Model, ...] | None:
+        """Return the applications that are known now, None before wadm's first answer."""
+        return self._list.models
+
+    def link_changed(self) -> None:
+        """The link was lost or is back: wadm is asked anew."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        subject = wadm_events_subject(self._address.lattice)
+        await self._link.listen(subject, self._on_event)
+        try:
+            while True:
+                cancellation.check()
+                await self._link.there()
+                await self._ask()
+                await self._rest()
+        finally:
+            await self._link.ignore(subject, self._on_event)
+
+    def _on_event(self, subject: str, payload: bytes) -> None:
+        now, before = time.monotonic(), self.models()
+        if self._address.account:
+            self._list.doubt(now)  # wadm says the same of every tenant's lattice of this name
+        else:
+            self._take(wadm_event_of(subject), payload, now)
+        self._wake.set()
+        if self.models() != before:
+            self._changed()
+
+    def _take(self, event: str, payload: bytes, now: float) -> None:
+        try:
+            if event == MANIFEST_PUBLISHED:
+                self._list.deployed(*read_identity(read_event(payload)["data"]), now)
+            elif event == MANIFEST_UNPUBLISHED:
+                self._list.doubt(now)
+        except LatticeDataError:
+            self._list.doubt(now)
+
+    async def _rest(self) -> None:
+        """Wait until wadm is to be asked again."""
+        until = time.monotonic() + (self._timings.again if self._wadm.why else self._timings.refresh)
+        while self._link.since == self._asked_on:
+            self._wake.clear()
+            now = time.monotonic()
+            due = self._list.due_in(now)
+            left = until - now if due is None else min(due, until - now)
+            if left <= 0:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._wake.wait()
+
+    async def _ask(self) -> None:
+        before = self.models(), self._wadm.why, self._asked
+        self._asked_on = self._link.since
+        self._list.asking()
+        try:
+            subject = model_list_subject(self._address.lattice, self._address.account)
+            self._list.listed(read_models(await self._link.ask(subject, seconds=self._timings.answer)))
+            self._wadm.over()
+        except LinkAwayError as error:
+            self._wadm.away(f"wadm: {error}", time.monotonic())
+        except LatticeDataError as error:
+            self._wadm.away(f"wadm's answer: {error}", time.monotonic())
+        self._asked = True
+        if (self.models(), self._wadm.why, self._asked) != before:
+            self._changed()

@@ -1,0 +1,66 @@
+"""What events of wadm change in its list of applications, and when the next list is asked for."""
+
+from __future__ import annotations
+
+from trellis.lattice.domain.model_list import ModelList
+from trellis.lattice.domain.models import Model
+from trellis.lattice.timings import ModelWatchTimings
+
+TIMINGS = ModelWatchTimings(quiet=1.0, busy=20.0)
+
+
+def listed(*models: Model) -> ModelList:
+    made = ModelList(TIMINGS)
+    made.asking()
+    made.listed(models)
+    return made
+
+
+def shown(one: ModelList) -> list[tuple[str, str]]:
+    return [(model.name, model.version) for model in one.models or ()]
+
+
+def test_three_hundred_deployments_of_what_was_put_need_no_list() -> None:
+    models = listed(*(Model(f"app-{number}", "v1") for number in range(300)))
+    for number in range(300):
+        models.deployed(f"app-{number}", "v1", float(number))
+    assert models.due_in(300.0) is None
+    assert all(model.deployed == "v1" for model in models.models or ())
+
+
+def test_a_deployment_of_what_was_not_listed_is_shown_at_once_and_asked_for_once_it_is_quiet() -> None:
+    models = listed(Model("shop", "v1"))
+    models.deployed("api", "v1", 10.0)
+    assert shown(models) == [("api", "v1"), ("shop", "v1")]
+    assert models.due_in(10.5) == 0.5
+    models.asking()
+    assert models.due_in(12.0) is None
+
+
+def test_another_version_is_shown_at_once_and_asked_for_as_it_may_not_be_the_newest() -> None:
+    models = listed(Model("shop", "v2"))
+    models.deployed("shop", "v1", 10.0)
+    assert shown(models) == [("shop", "v1")]
+    assert models.due_in(11.0) == 0.0
+
+
+def test_while_events_keep_coming_a_list_is_asked_for_after_twenty_seconds() -> None:
+    models = listed()
+    for second in range(30):
+        models.doubt(float(second))
+        assert models.due_in(float(second)) == min(1.0, max(0.0, 20.0 - second))
+
+
+def test_an_event_that_comes_while_the_list_is_asked_for_is_asked_about_again() -> None:
+    models = listed()
+    models.doubt(1.0)
+    models.asking()
+    models.doubt(1.1)
+    models.listed(())
+    assert models.due_in(1.1) == 1.0
+
+
+def test_before_the_first_list_nothing_is_known() -> None:
+    models = ModelList(TIMINGS)
+    models.deployed("shop", "v1", 1.0)
+    assert models.models is None
