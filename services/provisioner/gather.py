@@ -22,20 +22,25 @@ from trellis.provisioning.views import JobView, NodeView, Target, newest, proof_
 
 
 async def world_of(known: Known) -> World:
-    """Return all that a plan may depend on; reads the ledger if it is not known."""
+    """Return all that a plan may depend on; reads the ledger if it is not known.
+
+    Of the nodes only those at which something is to be done or is under way: the others are counted.
+    """
     if known.ledger is None and (manifest := await known.read_ledger()):
         known.accept(manifest)
     ledger = known.ledger = known.ledger or Ledger({})
-    targets, feared = known.targets_now(), {}
+    jobs, begun, feared = known.jobs.by_uid(), known.begun.entries(), {}
+    targets, resting = known.fleet.look_at({**jobs, **ledger.entries, **begun})
     for index, (node, _) in enumerate(targets):
         if names := known.feared(node, ledger.entries.get(node.uid)):
             feared[node.uid] = names
             targets[index] = known.fearing(node, names)
-    left = {job.uid: known.clock.left(job) for jobs in known.jobs.by_uid().values() for job in jobs}
+    left = {job.uid: known.clock.left(job) for of_node in jobs.values() for job in of_node}
     return World(
         nodes=tuple(node for node, _ in targets),
         targets={node.uid: target for node, target in targets if target is not None},
-        jobs=known.jobs.by_uid(),
+        resting=resting,
+        jobs=jobs,
         ledger=ledger,
         limits=known.settings.limits(known.shims.values()),
         retries=known.settings.retries(),
@@ -46,7 +51,7 @@ async def world_of(known: Known) -> World:
             node.uid for node, target in targets if target and (labelled(node, target) or known.other(node, target))
         ),
         now=known.kube.now(),
-        begun=known.begun.entries(),
+        begun=begun,
         feared=feared,
         stuck=frozenset(uid for uid, seconds in left.items() if seconds <= 0),
         stuck_in=min((seconds for seconds in left.values() if 0 < seconds < math.inf), default=None),

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 
 from provisioner.domain.begun import Begun
 from provisioner.domain.canary import CanaryPod
 from provisioner.domain.doubts import doubted, feared_on
+from provisioner.domain.fleet import Fleet
 from provisioner.domain.job_clock import JobClock
 from provisioner.domain.plan import is_forgiven
 from provisioner.domain.resources import Manifest, Task
@@ -88,9 +88,6 @@ class Known:
     classes_refused: dict[str, str] = field(default_factory=dict)
     """By Shim, what the API server answered to its RuntimeClass."""
     created_ns: dict[str, int] = field(default_factory=dict)
-    targets: dict[str, tuple[NodeView, Target | None]] = field(default_factory=dict)
-    """By Node uid, for which view of the Node; by the Shims ``targets_by``."""
-    targets_by: tuple[ShimView, ...] = ()
     plan_seconds: float = 0.0
     """How long the last plan took, with writing the ledger."""
     rested_at: float = 0.0
@@ -120,6 +117,7 @@ class Known:
     """Whether the stream that heard of a halt is gone."""
 
     def __post_init__(self) -> None:
+        self.fleet = Fleet(self.nodes, self.shims, self._target)
         self.pods = Pods(self.kube)
         self.deletions = Deletions(self.kube, SHIMS, self.timings.deletions)
         self.installer = self.settings.installer()
@@ -159,7 +157,7 @@ class Known:
     def fearing(self, node: NodeView, feared: frozenset[str]) -> tuple[NodeView, Target | None]:
         """Return a node as if its marks named Shims that may be there, and what it is to have then."""
         fearing = feared_on(node, feared)
-        return fearing, self._target(fearing, self._shims_now())
+        return fearing, self._target(fearing, tuple(self.shims.values()))
 
     def unsettle(self) -> None:
         """Let no node be begun for a moment; changes within that moment do not make it longer."""
@@ -168,27 +166,8 @@ class Known:
             self.settled_at = now + self.timings.settle
 
     def target(self, node: NodeView) -> Target | None:
-        """Return what a node is to have, by the Shims as they are now; worked out once while nothing of it changes."""
-        return self._target_by(node, self._shims_now())
-
-    def targets_now(self) -> list[tuple[NodeView, Target | None]]:
-        """Return what every node is to have."""
-        shims = self._shims_now()
-        return [(node, self._target_by(node, shims)) for node in self.nodes.values()]
-
-    def _shims_now(self) -> tuple[ShimView, ...]:
-        shims = tuple(self.shims.values())
-        if any(a is not b for a, b in zip_longest(shims, self.targets_by)):
-            if shims != self.targets_by:  # that a status was written changes no target
-                self.targets.clear()
-            self.targets_by = shims
-        return shims
-
-    def _target_by(self, node: NodeView, shims: tuple[ShimView, ...]) -> Target | None:
-        former = self.targets.get(node.uid)
-        if former is None or former[0] is not node:
-            former = self.targets[node.uid] = (node, self._target(node, shims))
-        return former[1]
+        """Return what a node is to have, by the Shims as they are now."""
+        return self.fleet.target(node)
 
     def _target(self, node: NodeView, shims: tuple[ShimView, ...]) -> Target | None:
         return target_of(
@@ -273,7 +252,8 @@ class Known:
         if not self.bus.connected.is_set():
             return held
         since = now - self.timings.opt_in
-        return held | {uid for uid, seen in self.seen_at.items() if seen > since and uid not in self.traces}
+        self.seen_at = {uid: seen for uid, seen in self.seen_at.items() if seen > since}
+        return held | {uid for uid in self.seen_at if uid not in self.traces}
 
     def forget_said(self) -> None:
         """Let every fact that holds be said again: the stream that heard them is gone."""

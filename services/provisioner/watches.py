@@ -28,12 +28,12 @@ def on_node(known: Known, wake: Wake) -> Callable[[Change[NodeView]], None]:
 
     def handle(change: Change[NodeView]) -> None:
         known.marks.take_node(change.key, change.new)
+        known.fleet.take(change.key)
         if change.old is not None and (change.new is None or change.new.uid != change.old.uid):
             known.traces.pop(change.old.uid, None)
             known.plans.pop(change.old.uid, None)
             known.waiting_since.pop(change.old.uid, None)
             known.seen_at.pop(change.old.uid, None)
-            known.targets.pop(change.old.uid, None)
             known.in_use.pop(change.old.uid, None)
             known.refused.end(change.old.uid)
             known.told_unserved.discard(change.old.uid)

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from provisioner.domain.fleet import rests
 from provisioner.domain.job_clock import at_work
 from provisioner.domain.slots import Slots
 from provisioner.timings import Timings
@@ -47,9 +48,10 @@ from trellis.provisioning.views import (
 class World:
     """All that a plan may depend on; ``now`` in Unix seconds.
 
-    ``targets``: by Node uid, for every node that is to have or lose something. ``held``: nodes not to be begun now, to
-    be looked at after ``held_again`` seconds; ``hands_off``: nor while another works there. ``settles_in``: seconds in
-    which none is, as Shims may be coming.
+    ``nodes``: those at which something is to be done or is under way, at least; ``resting``: of the others, how many
+    have each shim. ``targets``: by Node uid, for every one of ``nodes`` that is to have or lose something. ``held``:
+    nodes not to be begun now, to be looked at after ``held_again`` seconds; ``hands_off``: nor while another works
+    there. ``settles_in``: seconds in which none is, as Shims may be coming.
     ``begun``: slots whose Jobs were asked for and are in ``jobs`` not yet, or never: nobody else gets these.
     ``feared``: by Node uid, shims that a Job which is gone may have left there; such a node is in ``nodes`` as if its
     marks named them. ``stuck``: uids of Jobs that should have ended; ``stuck_in``: seconds until the next one is.
@@ -70,6 +72,7 @@ class World:
     stuck: frozenset[str] = frozenset()
     stuck_in: float | None = None
     held_again: float = Timings().held
+    resting: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,7 @@ def plan(world: World) -> Plan:
     wanted = {
         node.uid: node
         for node in world.nodes
-        if node.uid in world.targets and node.skip is None and not _rests(world, node)
+        if node.uid in world.targets and node.skip is None and not rests(node, world.targets[node.uid])
     }
     entries = _kept(world) | {node.uid: world.begun[node.uid] for node in world.nodes if node.uid in world.begun}
     released = tuple(sorted(uid for uid in world.ledger.entries if uid not in entries))
@@ -131,11 +134,6 @@ def plan(world: World) -> Plan:
         waiting=tuple(node for node in (*fresh, *retries) if node.uid not in entries),
         wake_in=min((seconds for seconds in (wake_in, world.stuck_in) if seconds is not None), default=None),
     )
-
-
-def _rests(world: World, node: NodeView) -> bool:
-    """Say whether a node has what it is to have, and nothing failed there: of most nodes a plan asks no more."""
-    return node.failed_attempt is None and node.failed_shims is None and not changes_of(node, world.targets[node.uid])
 
 
 def _is_idle(world: World, node: NodeView) -> bool:
@@ -167,7 +165,9 @@ def _total(world: World) -> Counter[str]:
     """Return how many nodes are to have each shim, or to lose it."""
     nodes = (node for node in world.nodes if node.uid in world.targets and node.skip is None)
     wanted = [(node, world.targets[node.uid]) for node in nodes]
-    return Counter(name for node, target in wanted for name in {*dict(target.shims), *changes_of(node, target)})
+    total = Counter(name for node, target in wanted for name in {*dict(target.shims), *changes_of(node, target)})
+    total.update(world.resting)
+    return total
 
 
 def _failing(world: World, wanted: Mapping[str, NodeView], asked: Mapping[str, Target]) -> dict[str, int]:

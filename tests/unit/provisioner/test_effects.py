@@ -33,6 +33,7 @@ from provisioner.planner import Planner
 from provisioner.queues import PLAN
 from provisioner.rollout_apply import RolloutEffects
 from provisioner.settings import Settings
+from support.nodes.shown import show_nodes
 from support.suite.naming import lacking
 from trellis import names
 from trellis.bus.bus import Bus, BusError, BusUnavailable, FactRefused
@@ -123,7 +124,7 @@ async def test_without_a_termination_message_the_log_itself_is_read(kube: FakeKu
     kube.put(PODS, pod("node-1-job", **FAILED))
     kube.put_log(NS, "node-1-job-x", names.JOB_CONTAINER, "line one\nno space left on device\n")
     known.jobs.change(None, a_job(a_node(), JobState.FAILED))
-    known.nodes = {"node-1": a_node()}
+    show_nodes(known, [a_node()])
     snapshot = await snapshot_of(known, "node-1")
     assert snapshot.installer == InstallerState(
         terminated="exit code 1 (Error)", log_tail="line one\nno space left on device\n"
@@ -134,7 +135,7 @@ async def test_a_log_that_cannot_be_read_leaves_the_pods_own_words(kube: FakeKub
     kube.put(PODS, pod("node-1-job", **FAILED))
     kube.fail_next(5, when=lambda request: "log" in str(request))
     known.jobs.change(None, a_job(a_node(), JobState.FAILED))
-    known.nodes = {"node-1": a_node()}
+    show_nodes(known, [a_node()])
     snapshot = await snapshot_of(known, "node-1")
     assert snapshot.installer == InstallerState(terminated="exit code 1 (Error)")
 
@@ -212,7 +213,7 @@ class Keys:
 async def test_a_slot_given_by_a_leader_that_died_before_making_the_job_is_used(
     kube: FakeKube, known: Known, effects: Effects
 ) -> None:
-    known.nodes = {"node-1": opted_in(a_node())}
+    show_nodes(known, [opted_in(a_node())])
     left = Ledger({"uid-node-1": Entry(known.kwasm, 1, 5)})
     kube.put(CONFIGMAPS, make_ledger("trellis-system", left, None))
     nodes = Keys()
@@ -237,10 +238,14 @@ class Rollout:
             known = Known(self.kube, known.bus, known.settings, {}, {})
             self.effects = replace(self.effects, known=known)
         nodes = [opted_in(a_node(f"node-{n}")) for n in range(5)]
-        known.nodes = {
-            node.name: failed(node, known.kwasm, at=int(time.time())) if n < failing else proved(node, known.kwasm)
-            for n, node in enumerate(nodes)
-        }
+        now = int(time.time())
+        show_nodes(
+            known,
+            (
+                failed(node, known.kwasm, at=now) if n < failing else proved(node, known.kwasm)
+                for n, node in enumerate(nodes)
+            ),
+        )
         return await Planner(
             known, of_plans(self.effects), self.effects.telemetry, cast("KeyedQueue[str]", Keys())
         ).run(PLAN, None)

@@ -12,6 +12,7 @@ from provisioner.apply import Effects
 from provisioner.known import Known
 from provisioner.reconciler import Reconcile
 from provisioner.settings import Settings
+from support.nodes.shown import show_nodes
 from support.nodes.withdrawals import Holding
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.shim_marks import ShimMarks
@@ -53,7 +54,7 @@ async def provisioner() -> Provisioner:
 
 
 async def test_a_job_is_not_held_any_more_once_its_node_is_opted_in_again(provisioner: Provisioner) -> None:
-    provisioner.known.nodes = {provisioner.node.name: provisioner.node}
+    show_nodes(provisioner.known, [provisioner.node])
     assert await provisioner.held() == set()
 
 

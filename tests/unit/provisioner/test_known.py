@@ -12,6 +12,7 @@ from provisioner.gather import world_of
 from provisioner.known import Known
 from provisioner.pods import users_of
 from provisioner.settings import Settings
+from support.nodes.shown import show_nodes
 from trellis import names
 from trellis.bus.bus import Bus
 from trellis.provisioning.installer_pods import InstallerState, installer_state
@@ -98,9 +99,9 @@ def test_what_a_node_is_to_have_is_worked_out_anew_only_when_something_changed(
     first = [known.target(node) for node in nodes.values()]
     assert [known.target(node) for node in nodes.values()] == first
     assert asked == ["a", "b"]
-    nodes["a"] = a_node("a", labels=(("zone", "1"),))
+    show_nodes(known, [a_node("a", labels=(("zone", "1"),)), nodes["b"]])
     known.target(nodes["a"])
-    assert asked == ["a", "b", "a"]
+    assert asked == ["a", "b", "a", "b"]
     shims["spin"] = a_shim(selector=(("zone", "1"),))
     assert [known.target(node) is None for node in nodes.values()] == [False, True]
     shims.clear()
@@ -118,7 +119,7 @@ async def test_a_node_is_not_begun_while_it_bears_the_label_of_a_shim_that_is_to
     known = Known(FakeKube(), cast("Bus", AwayBus()), Settings(), {node.name: node}, {})
     known.ledger = Ledger({})
     assert (await world_of(known)).hands_off == {node.uid}
-    known.nodes = {node.name: replace(node, labels=())}
+    show_nodes(known, [replace(node, labels=())])
     world = await world_of(known)
     assert world.hands_off == frozenset()
     assert world.targets[node.uid] == Target(())
