@@ -17,6 +17,7 @@ from provisioner.domain.fleet import Fleet
 from provisioner.domain.job_clock import JobClock
 from provisioner.domain.plan import is_forgiven
 from provisioner.domain.resources import Manifest, Task
+from provisioner.domain.shim_nodes import Member, member_of
 from provisioner.domain.signatures import Keys
 from provisioner.domain.tasks import Rules, Undoing, removals_of, task_of, undo_of
 from provisioner.pod_refusals import PodRefusals
@@ -117,7 +118,7 @@ class Known:
     """Whether the stream that heard of a halt is gone."""
 
     def __post_init__(self) -> None:
-        self.fleet = Fleet(self.nodes, self.shims, self._target)
+        self.fleet = Fleet(self.nodes, self.shims, self._target, self._member)
         self.pods = Pods(self.kube)
         self.deletions = Deletions(self.kube, SHIMS, self.timings.deletions)
         self.installer = self.settings.installer()
@@ -177,6 +178,10 @@ class Known:
             auto_provision=self.settings.auto_provision,
             require_checksum=self.settings.require_checksum,
         )
+
+    def _member(self, shim: ShimView, node: NodeView, shims: tuple[ShimView, ...]) -> Member | None:
+        auto, checksum = self.settings.auto_provision, self.settings.require_checksum
+        return member_of(shim, node, shims, auto_provision=auto, require_checksum=checksum)
 
     def other(self, node: NodeView, target: Target) -> Controller | None:
         """Return the controller of somebody else that keeps us from what is to be done on a node."""

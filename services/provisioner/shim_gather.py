@@ -6,11 +6,12 @@ Called by ``app``. Invariant: what is written is decided on what was read in the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from provisioner.domain.hands_off import working_on
+from provisioner.domain.shim_nodes import Tally
 from provisioner.domain.shim_resources import view_runtime_class
 from provisioner.domain.shim_snapshot import RuntimeClassView, Snapshot
 from provisioner.known import Known
@@ -26,9 +27,8 @@ from trellis.provisioning.leftovers import concerned_by, left_by
 from trellis.provisioning.other_controllers import Controller
 from trellis.provisioning.revisions import Manifest, Revision, label_selector, restored, revisions_of, version_of
 from trellis.provisioning.shim_status import read_status
-from trellis.provisioning.shims import ShimView, is_for, view_shim, wish_for
-from trellis.provisioning.targets import rival_of, stays_on, wish_on
-from trellis.provisioning.views import KWASM, JobState, NodeView, installed_on, last_proved, newest
+from trellis.provisioning.shims import ShimView, view_shim, wish_for
+from trellis.provisioning.views import KWASM, JobState, NodeView, newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,44 +48,35 @@ class Shims:
             return None
         await self.known.deletions.look(self.known.shims.values())
         shim, now = self.known.keys.judge(view_shim(manifest)), datetime.now(UTC)
-        settings, nodes = self.known.settings, tuple(self.known.nodes.values())
-        auto, shims = settings.auto_provision, tuple(self.known.shims.values())
-        staying = [node for node in nodes if is_for(shim, node, auto_provision=auto) or stays_on(shim, node)]
-        holders = tuple(node for node in nodes if name in installed_on(node))
-        rivals = {rival_of(shim, node, shims, auto_provision=auto) for node in staying}
         ledger = await self._ledger()
         revisions = await self._revisions(shim, version_of(manifest))
+        runtime_class = await self._runtime_class(shim)
+        tally = self.known.fleet.tally(shim)
+        nodes = tally.nodes()
+        holders = tuple(one.node for one in tally.members.values() if one.has is not None) if shim.deleting else ()
         return Snapshot(
             shim=shim,
             status=read_status(manifest),
-            runtime_class=await self._runtime_class(shim),
-            wishes=tuple(
-                (node, wish_on(shim, node, shims, auto_provision=auto, require_checksum=settings.require_checksum))
-                for node in staying
-            ),
+            runtime_class=runtime_class,
+            nodes=nodes,
             holders=holders,
-            in_work=self._in_work(name, ledger, nodes),
-            failing=tuple(node for node in nodes if node.skip is None and name in self._failing(node, ledger)),
+            in_work=self._in_work(name, ledger),
+            failing=tuple(node for node in self.known.fleet.restless() if name in self._failing(node, ledger)),
             halted=name in ledger.halted,
-            rivals=tuple(sorted(rivals - {""})),
-            in_use=tuple(
-                (node, self.known.in_use[node.uid])
-                for node in holders
-                if node.uid in self.known.in_use and node not in staying
-            ),
+            in_use=self._in_use(tally),
             held=self._held(name, holders),
             class_refused=self.known.classes_refused.get(name, ""),
-            refused=self._refused((*staying, *holders)),
+            refused=self._refused(tally),
             ledger_refused=self.known.ledger_refused,
             patience_over=self.known.deletions.lasts(shim.uid) > self.known.timings.unreachable,
             now=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            other=self._other(shim, nodes),
+            other=self._other(shim, tally),
             version=version_of(manifest),
             revisions=revisions,
-            in_use_revisions=_in_use(manifest, revisions or (), holders),
+            in_use_revisions=_in_use(manifest, revisions or (), nodes.carried),
         )
 
-    def _in_work(self, name: str, ledger: Ledger, nodes: Iterable[NodeView]) -> tuple[NodeView, ...]:
+    def _in_work(self, name: str, ledger: Ledger) -> tuple[NodeView, ...]:
         """Return the nodes whose work changes a Shim: by the ledger, or by a Job that has no entry there yet."""
         if name == KWASM:
             return ()
@@ -98,7 +89,13 @@ class Shims:
             at_work = changes and job is not None and (job.state is JobState.ACTIVE or name in left_by(job, node))
             return at_work or (entry is not None and name in entry.shims)
 
-        return tuple(filter(works, nodes))
+        return tuple(filter(works, self.known.fleet.named({**self.known.jobs.by_uid(), **ledger.entries})))
+
+    def _in_use(self, tally: Tally) -> tuple[tuple[NodeView, str], ...]:
+        """Return the nodes that a Shim cannot leave, and what keeps it there."""
+        members = ((tally.members.get(node.name), node) for node in self.known.fleet.named(self.known.in_use))
+        leaving = (node for one, node in members if one is not None and one.has is not None and one.wish is None)
+        return tuple((node, self.known.in_use[node.uid]) for node in leaving)
 
     async def _ledger(self) -> Ledger:
         """Return the ledger; without the right to read it the status says so, and counts what is known besides."""
@@ -109,9 +106,10 @@ class Shims:
                 raise
             return Ledger({})
 
-    def _refused(self, nodes: Iterable[NodeView]) -> tuple[tuple[NodeView, str, str], ...]:
-        found = {node.uid: (node, self.known.refused.by_uid.get(node.uid)) for node in nodes}
-        return tuple((node, one.reason.value, one.message) for node, one in found.values() if one is not None)
+    def _refused(self, tally: Tally) -> tuple[tuple[NodeView, str, str], ...]:
+        by_uid = self.known.refused.by_uid
+        nodes = (node for node in self.known.fleet.named(by_uid) if node.name in tally.members)
+        return tuple((node, by_uid[node.uid].reason.value, by_uid[node.uid].message) for node in nodes)
 
     def _held(self, name: str, holders: Iterable[NodeView]) -> tuple[NodeView, ...]:
         """Return the nodes that a mass deletion may still take a Shim from; none if it was deleted by itself."""
@@ -127,15 +125,11 @@ class Shims:
         limits = self.known.settings.limits(self.known.shims.values())
         return failing_on(node, target, asked_of(node, target, limits, ledger.halted))
 
-    def _other(self, shim: ShimView, nodes: tuple[NodeView, ...]) -> Controller | None:
+    def _other(self, shim: ShimView, tally: Tally) -> Controller | None:
         """Return the controller of somebody else that works on this Shim, or on nodes that have it or are to."""
         if not self.known.controllers:
             return None
-        auto = self.known.settings.auto_provision
-        concerned = (
-            node for node in nodes if shim.name in installed_on(node) or is_for(shim, node, auto_provision=auto)
-        )
-        return working_on(shim.name, concerned, self.known.controllers)
+        return working_on(shim.name, (one.node for one in tally.members.values()), self.known.controllers)
 
     async def _revisions(self, shim: ShimView, version: Manifest) -> tuple[Revision, ...] | None:
         """Return the kept versions; None if the newest is this one, so that a rollout does not list at each step."""
@@ -160,10 +154,11 @@ class Shims:
             return None
 
 
-def _in_use(manifest: Manifest, revisions: Iterable[Revision], holders: Iterable[NodeView]) -> frozenset[str]:
-    """Return the names of the revisions whose versions nodes have, or had before what is not proved there."""
-    name = manifest["metadata"]["name"]
-    carried = {(node.architecture, last_proved(installed_on(node)[name])) for node in holders}
+def _in_use(manifest: Manifest, revisions: Iterable[Revision], carried: Collection[tuple[str, str]]) -> frozenset[str]:
+    """Return the names of the revisions whose versions nodes have, or had before what is not proved there.
+
+    ``carried``: architectures and digests of nodes.
+    """
     used = set()
     for revision in revisions:
         shim = view_shim(restored(revision, manifest))

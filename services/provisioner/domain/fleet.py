@@ -1,9 +1,9 @@
-"""What each node is to have by the Shims as they are, and which nodes a plan has to look at.
+"""What each node is to have by the Shims as they are, which nodes a plan has to look at, and the nodes of each Shim.
 
 Pure. In: nodes and Shims, and the names of nodes that changed. Out: targets, the nodes at which something is to be
-done, and how many others have each Shim. Called by ``known``, ``gather``, and ``watches``, which tells of changes.
-Invariants: a target is worked out once while neither its node nor a Shim changes; what a question costs does not grow
-with the nodes that rest.
+done, how many others have each Shim, and a tally for each Shim. Called by ``known``, ``gather``, ``shim_gather``, and
+``watches``, which tells of changes. Invariants: what follows from a node is worked out once while neither it nor a Shim
+changes; what a question costs does not grow with the nodes that rest.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from provisioner.domain.shim_nodes import Member, Tally
 from trellis.provisioning.attempts import changes_of
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import NodeView, Target
 
 TargetOf = Callable[[NodeView, tuple[ShimView, ...]], Target | None]
 """Returns what a node is to have by all Shims, None if nothing."""
+MemberOf = Callable[[ShimView, NodeView, tuple[ShimView, ...]], Member | None]
+"""Returns a node among those of a Shim, by all Shims; None if it is none of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +49,18 @@ def rests(node: NodeView, target: Target) -> bool:
 class Fleet:
     """``nodes`` and ``shims`` by name are others' to change; :meth:`take` is told of each change of a node."""
 
-    def __init__(self, nodes: Mapping[str, NodeView], shims: Mapping[str, ShimView], target_of: TargetOf) -> None:
-        self._nodes, self._shims, self._target_of = nodes, shims, target_of
+    def __init__(
+        self,
+        nodes: Mapping[str, NodeView],
+        shims: Mapping[str, ShimView],
+        target_of: TargetOf,
+        member_of: MemberOf,
+    ) -> None:
+        self._nodes, self._shims = nodes, shims
+        self._target_of, self._member_of = target_of, member_of
         self._by: tuple[ShimView, ...] = ()
-        self._standings: dict[str, _Standing] = {}
-        self._names: dict[str, str] = {}  # by uid
-        self._restless: set[str] = set()
-        self._resting: Counter[str] = Counter()
         self._stale = set(nodes)
+        self._forget()
 
     def take(self, name: str) -> None:
         """Take it that a node is there, gone, or another than before."""
@@ -81,12 +88,39 @@ class Fleet:
                 others.subtract(self._standings[name].counted)
         return [(self._nodes[name], self._standings[name].target) for name in chosen], +others
 
+    def restless(self) -> list[NodeView]:
+        """Return the nodes at which something is to be done, by name."""
+        self._settle()
+        return [self._nodes[name] for name in sorted(self._restless)]
+
+    def named(self, uids: Iterable[str]) -> list[NodeView]:
+        """Return the nodes of these uids, without those that are gone."""
+        self._settle()
+        return [self._nodes[name] for uid in uids if (name := self._names.get(uid)) is not None]
+
+    def tally(self, shim: ShimView) -> Tally:
+        """Return the nodes of a Shim: the kept tally for the view of now, for another one that of a look at all."""
+        self._settle()
+        if self._shims.get(shim.name) == shim:
+            return self._tallies[shim.name]
+        by = (*(one for one in self._by if one.name != shim.name), shim)
+        members = (self._member_of(shim, node, by) for node in self._nodes.values())
+        return Tally(member for member in members if member is not None)
+
+    def _forget(self) -> None:
+        self._standings: dict[str, _Standing] = {}
+        self._names: dict[str, str] = {}  # by uid
+        self._restless: set[str] = set()
+        self._resting: Counter[str] = Counter()
+        self._tallies = {shim.name: Tally() for shim in self._by}
+
     def _settle(self) -> None:
         shims = tuple(self._shims.values())
         if any(a is not b for a, b in zip_longest(shims, self._by)):
-            if shims != self._by:  # that a status was written changes no target
-                self._stale |= self._nodes.keys() | self._standings.keys()
-            self._by = shims
+            former, self._by = self._by, shims
+            if shims != former:  # that a status was written changes no target
+                self._stale |= self._nodes.keys()
+                self._forget()
         for name in self._stale:
             self._drop(name)
             if (node := self._nodes.get(name)) is not None:
@@ -100,6 +134,9 @@ class Fleet:
             self._resting.update(standing.counted)
         else:
             self._restless.add(name)
+        for shim in self._by:
+            if (member := self._member_of(shim, node, self._by)) is not None:
+                self._tallies[shim.name].add(member)
 
     def _drop(self, name: str) -> None:
         standing = self._standings.pop(name, None)
@@ -110,3 +147,5 @@ class Fleet:
         if standing.at_rest:
             self._resting.subtract(standing.counted)
         self._restless.discard(name)
+        for tally in self._tallies.values():
+            tally.drop(name)

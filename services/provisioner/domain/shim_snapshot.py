@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from trellis.installer_api.spec import ShimWish
+from provisioner.domain.shim_nodes import ShimNodes
 from trellis.provisioning.other_controllers import Controller
 from trellis.provisioning.revisions import Manifest, Revision
 from trellis.provisioning.shim_status import Status
-from trellis.provisioning.shims import Refusal, ShimView
+from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import NodeView
 
 
@@ -37,8 +37,8 @@ class RuntimeClassView:
 class Snapshot:
     """All that a decision about one Shim may depend on.
 
-    ``wishes``: for each node that it is for, what is to be installed there or why nothing is. ``holders``: nodes on
-    which it is installed. ``in_work``: nodes whose work changes it. ``failing``: nodes on which the last attempt at
+    ``nodes``: those that it is for or on. ``holders``: while it is deleted, the nodes that still have it. ``in_work``:
+    nodes whose work changes it. ``failing``: nodes on which the last attempt at
     what they are to have now failed because of it; its removal counts. ``now``: RFC 3339, whole seconds.
     ``revisions``: the versions that are kept, None if the newest is known to be ``version``, that of the spec.
     """
@@ -46,7 +46,7 @@ class Snapshot:
     shim: ShimView
     status: Status
     runtime_class: RuntimeClassView | None
-    wishes: tuple[tuple[NodeView, ShimWish | Refusal], ...]
+    nodes: ShimNodes
     holders: tuple[NodeView, ...]
     in_work: tuple[NodeView, ...]
     failing: tuple[NodeView, ...]
@@ -59,8 +59,6 @@ class Snapshot:
     """Names of the revisions whose versions nodes have."""
     other: Controller | None = None
     """The controller of somebody else that works on it."""
-    rivals: tuple[str, ...] = ()
-    """Shims that have its handler on nodes that it is for."""
     in_use: tuple[tuple[NodeView, str], ...] = ()
     """Nodes that it cannot leave, and what keeps it there."""
     held: tuple[NodeView, ...] = ()
@@ -72,14 +70,3 @@ class Snapshot:
     """Nodes that it is for and on which the API server refuses something; with the reason and its words."""
     ledger_refused: str = ""
     """Why no node is begun: the ledger cannot be read or written."""
-
-    @property
-    def skipped(self) -> tuple[NodeView, ...]:
-        """Nodes that it is for and that no installer is to run on; they count nowhere."""
-        return tuple(node for node, _ in self.wishes if node.skip is not None)
-
-    @property
-    def leaving(self) -> tuple[NodeView, ...]:
-        """Nodes that have the Shim, are not to have it any more, and can be worked on."""
-        staying = {node.uid for node, _ in self.wishes}
-        return tuple(node for node in self.holders if node.uid not in staying and node.skip is None)

@@ -13,10 +13,9 @@ from typing import Final
 from provisioner.domain.hands_off import keeps_off_all, verdict
 from provisioner.domain.shim_snapshot import Snapshot
 from trellis import names
-from trellis.installer_api.spec import ShimWish
 from trellis.provisioning.shim_status import NODES_SKIPPED, OTHER_CONTROLLER, Condition, Counts, Reason, Status
 from trellis.provisioning.shims import Refusal, ShimView
-from trellis.provisioning.views import NodeView, installed_on, proved_of
+from trellis.provisioning.views import NodeView
 
 BAD_NEWS: Final = frozenset({"Degraded", OTHER_CONTROLLER})
 """Conditions that are bad news when they are True."""
@@ -48,7 +47,7 @@ def _other_controller(snapshot: Snapshot) -> tuple[Condition, ...]:
 
 def _nodes_skipped(snapshot: Snapshot) -> tuple[Condition, ...]:
     """Return the condition that names the nodes which no installer is to run on; none if there are none."""
-    if not (skipped := snapshot.skipped) or snapshot.shim.deleting:
+    if not (skipped := snapshot.nodes.skipped) or snapshot.shim.deleting:
         return ()
     by_reason: dict[str, list[NodeView]] = {}
     for node in skipped:
@@ -62,18 +61,12 @@ def _nodes_skipped(snapshot: Snapshot) -> tuple[Condition, ...]:
 
 def _digest(snapshot: Snapshot) -> str:
     """Return the version that nodes are brought to; where platforms have their own archives there are several."""
-    return ",".join(sorted({wish.digest for _, wish in snapshot.wishes if isinstance(wish, ShimWish)}))
+    return ",".join(sorted(snapshot.nodes.digests))
 
 
 def _counts(snapshot: Snapshot) -> Counts:
-    name = snapshot.shim.name
-    ready = updated = 0
-    to_have = [(node, wish) for node, wish in snapshot.wishes if node.skip is None]
-    for node, wish in to_have:
-        has = proved_of(installed_on(node)).get(name)
-        ready += has is not None
-        updated += isinstance(wish, ShimWish) and has == wish.digest
-    return Counts(len(to_have), ready, updated, len(snapshot.failing))
+    nodes = snapshot.nodes
+    return Counts(nodes.nodes, nodes.ready, nodes.updated, len(snapshot.failing))
 
 
 def _available(shim: ShimView, counts: Counts) -> Condition:
@@ -93,9 +86,9 @@ def _progressing(snapshot: Snapshot, counts: Counts) -> Condition:
     at_work = f"{len(snapshot.in_work)} in work{_away(snapshot)}"
     text = f"{counts.updated} of {counts.nodes} nodes have this version, {at_work}"
     if shim.deleting:
-        text = f"{len(snapshot.holders)} nodes still have it, {at_work}"
+        text = f"{snapshot.nodes.holding} nodes still have it, {at_work}"
         return Condition(kind, "True", Reason.REMOVING.value, text)
-    if counts.updated == counts.nodes and not snapshot.leaving:
+    if counts.updated == counts.nodes and not snapshot.nodes.leaving:
         return Condition(kind, "False", Reason.UPDATED.value, text)
     if snapshot.other is not None and not snapshot.in_work:
         return Condition(kind, "False", OTHER_CONTROLLER, f"waits for {snapshot.other.peer.value} to go: {text}")
@@ -108,13 +101,8 @@ def _progressing(snapshot: Snapshot, counts: Counts) -> Condition:
 
 def _away(snapshot: Snapshot) -> str:
     """Return which nodes are still to be worked on and are not ready, as the end of a sentence; "" if none."""
-    todo = [node for node, wish in snapshot.wishes if not _has(snapshot.shim, node, wish)]
-    away = [node for node in (*todo, *snapshot.leaving) if not node.ready and node.skip is None]
+    away = snapshot.nodes.away
     return f"; not ready, so not now: {listed(away)}" if away else ""
-
-
-def _has(shim: ShimView, node: NodeView, wish: ShimWish | Refusal) -> bool:
-    return isinstance(wish, ShimWish) and installed_on(node).get(shim.name) == wish.digest
 
 
 def _degraded(snapshot: Snapshot) -> Condition:
@@ -160,13 +148,10 @@ def _held(snapshot: Snapshot) -> str:
 def _refused(snapshot: Snapshot) -> Condition | None:
     """Say what of the Shim's own spec keeps it from nodes that it is for; None if nothing does."""
     shim, kind = snapshot.shim, "Degraded"
-    refused: dict[Refusal, list[NodeView]] = {}
-    for node, wish in snapshot.wishes:
-        if isinstance(wish, Refusal):
-            refused.setdefault(wish, []).append(node)
+    refused, rivals = snapshot.nodes.refused, ", ".join(snapshot.nodes.rivals)
     if nodes := refused.get(Refusal.HANDLER_CONFLICT):
         message = (
-            f"Shim {', '.join(snapshot.rivals)} has the handler {shim.handler!r} too, and a handler is one Shim's, so "
+            f"Shim {rivals} has the handler {shim.handler!r} too, and a handler is one Shim's, so "
             f"{shim.name} is not installed on {listed(nodes)}: select other nodes, or make a Shim with another handler"
         )
         return Condition(kind, "True", Refusal.HANDLER_CONFLICT.value, message)

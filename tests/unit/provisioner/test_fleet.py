@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from provisioner.domain.fleet import Fleet
 from provisioner.domain.plan import World, plan
+from provisioner.domain.shim_nodes import Member, ShimNodes, member_of
 from trellis.provisioning.attempts import Retries, ShimLimits
 from trellis.provisioning.excluded_nodes import Skip
 from trellis.provisioning.int_or_percent import CountOrPercent
@@ -26,6 +27,10 @@ SKIPPED = Skip(Reason.OTHER_CONTROLLER, "nobody can run an installer there")
 
 def target(node: NodeView, shims: tuple[ShimView, ...]) -> Target | None:
     return target_of(node, shims, DIGEST, auto_provision=False, require_checksum=True)
+
+
+def member(shim: ShimView, node: NodeView, shims: tuple[ShimView, ...]) -> Member | None:
+    return member_of(shim, node, shims, auto_provision=False, require_checksum=True)
 
 
 def variants(name: str) -> st.SearchStrategy[NodeView]:
@@ -86,10 +91,25 @@ def test_a_plan_of_what_is_looked_at_is_the_plan_of_all_nodes(
     nodes: dict[str, NodeView], shims: tuple[ShimView, ...], limit: CountOrPercent, work: dict[str, str]
 ) -> None:
     world = all_of_it(nodes, shims, limit, work)
-    fleet = Fleet(nodes, {shim.name: shim for shim in shims}, target)
+    fleet = Fleet(nodes, {shim.name: shim for shim in shims}, target, member)
     looked_at, resting = fleet.look_at({**world.jobs, **world.ledger.entries})
     part = replace(world, nodes=tuple(node for node, _ in looked_at), resting=resting)
     assert plan(part) == plan(world)
+
+
+def in_order(nodes: ShimNodes) -> ShimNodes:
+    """Return it with nodes by name: in which order they came is nobody's concern."""
+
+    def named(found: tuple[NodeView, ...]) -> tuple[NodeView, ...]:
+        return tuple(sorted(found, key=lambda node: node.name))
+
+    return replace(
+        nodes,
+        skipped=named(nodes.skipped),
+        leaving=named(nodes.leaving),
+        away=named(nodes.away),
+        refused={why: named(found) for why, found in nodes.refused.items()},
+    )
 
 
 @given(FLEETS, st.lists(st.one_of(*map(variants, names()))), SHIMS, SHIMS, st.sets(st.sampled_from(names())))
@@ -101,7 +121,7 @@ def test_after_any_changes_it_knows_what_it_would_know_from_the_start(
     gone: set[str],
 ) -> None:
     shims = {shim.name: shim for shim in before}
-    fleet = Fleet(nodes, shims, target)
+    fleet = Fleet(nodes, shims, target, member)
     fleet.look_at([])
     for node in changes:
         nodes[node.name] = node
@@ -112,14 +132,16 @@ def test_after_any_changes_it_knows_what_it_would_know_from_the_start(
         del nodes[name]
         fleet.take(name)
     uids = [f"uid-{name}" for name in names()]
-    assert fleet.look_at(uids) == Fleet(nodes, shims, target).look_at(uids)
+    assert fleet.look_at(uids) == Fleet(nodes, shims, target, member).look_at(uids)
     for node in nodes.values():
         assert fleet.target(node) == target(node, after)
+    for shim in after:
+        assert in_order(fleet.tally(shim).nodes()) == in_order(Fleet(nodes, {}, target, member).tally(shim).nodes())
 
 
 def test_nodes_at_rest_are_counted_and_not_looked_at() -> None:
     nodes = {node.name: node for node in (proved(opted_in(a_node(name))) for name in names())}
     nodes["new"] = opted_in(a_node("new"))
-    looked_at, resting = Fleet(nodes, {}, target).look_at(["uid-node-1"])
+    looked_at, resting = Fleet(nodes, {}, target, member).look_at(["uid-node-1"])
     assert [node.name for node, _ in looked_at] == ["new", "node-1"]
     assert resting == {KWASM: 5}

@@ -18,6 +18,7 @@ from provisioner.domain.shim_decide import (
     WriteStatus,
     decide,
 )
+from provisioner.domain.shim_nodes import Member, Tally
 from provisioner.domain.shim_resources import make_runtime_class, view_runtime_class
 from provisioner.domain.shim_snapshot import RuntimeClassView, Snapshot
 from support.suite.naming import lacking
@@ -27,7 +28,7 @@ from trellis.provisioning.other_controllers import Controller, Peer
 from trellis.provisioning.revisions import KEPT, Revision
 from trellis.provisioning.shim_status import OTHER_CONTROLLER, Condition, Counts, Status, make_status, read_status
 from trellis.provisioning.shims import Refusal, ShimView, wish_for
-from trellis.provisioning.views import NodeView, Target, encode_digests
+from trellis.provisioning.views import NodeView, Target, encode_digests, installed_on
 from trellis_dev.testing.builders import a_node, a_shim, failed, proved
 
 SPIN = a_shim(finalizers=(names.FINALIZER,))
@@ -57,14 +58,19 @@ def deciding(
     shim: ShimView = SPIN,
     refusal: Refusal | None = None,
     status: Status | None = None,
+    holders: tuple[NodeView, ...] = (),
+    rival: str = "",
     **changes: Any,
 ) -> list[Action]:
+    """Decide with nodes that the Shim is for, and ``holders`` that it is not for and that have it."""
+    members = [Member(node, refusal or wish(), installed_on(node).get("spin"), rival) for node in nodes]
+    leaving = [Member(node, None, installed_on(node).get("spin", "")) for node in holders]
     snapshot = Snapshot(
         shim=shim,
         status=status or Status(),
         runtime_class=ours(),
-        wishes=tuple((node, refusal or wish()) for node in nodes),
-        holders=(),
+        nodes=Tally([*members, *leaving]).nodes(),
+        holders=holders,
         in_work=(),
         failing=(),
         halted=False,
@@ -117,8 +123,8 @@ def test_nodes_that_are_not_ready_are_named_while_there_is_something_to_do_there
 def test_the_status_names_the_version_that_nodes_are_brought_to() -> None:
     assert written(deciding(having("b", "old"), a_node("c"))).digest == wish().digest
     assert written(deciding()).digest == ""
-    several = tuple((a_node(f"node-{digest}"), replace(wish(), digest=digest)) for digest in "212")
-    assert written(deciding(wishes=several)).digest == "1,2"
+    several = [Member(a_node(f"node-{n}"), replace(wish(), digest=digest), None) for n, digest in enumerate("212")]
+    assert written(deciding(nodes=Tally(several).nodes())).digest == "1,2"
 
 
 def test_what_is_there_unproved_is_neither_ready_nor_updated() -> None:
@@ -197,7 +203,7 @@ def degraded(actions: list[Action]) -> Condition:
 
 
 def test_a_handler_of_another_shim_is_said_with_both_names() -> None:
-    said = degraded(deciding(a_node("node-1"), refusal=Refusal.HANDLER_CONFLICT, rivals=("spin-old",)))
+    said = degraded(deciding(a_node("node-1"), refusal=Refusal.HANDLER_CONFLICT, rival="spin-old"))
     assert (said.status, said.reason) == ("True", "HandlerConflict")
     assert lacking(said.message, "Shim spin-old", "'spin'", "node-1") == []
 

@@ -1,0 +1,173 @@
+"""The nodes of one Shim: those that it is for, and those that have it.
+
+Pure. In: nodes, one by one, as they come, change and go. Out: their counts, and the few that a status names. Called by
+``fleet``, which keeps a tally for each Shim, and ``shim_gather``. Invariants: a change of one node costs the same
+however many others there are; a node that no installer is to run on counts nowhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+from trellis.installer_api.spec import ShimWish
+from trellis.provisioning.shims import Refusal, ShimView, is_for
+from trellis.provisioning.targets import rival_of, stays_on, wish_on
+from trellis.provisioning.views import UNPROVED, NodeView, installed_on, last_proved
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A node among those of a Shim.
+
+    ``wish``: what is to be installed there, or why nothing is; None where the Shim is not for the node. ``has``: the
+    digest by the node's marks, None if the node does not have the Shim. ``rival``: the Shim that has its handler there.
+    """
+
+    node: NodeView
+    wish: ShimWish | Refusal | None
+    has: str | None
+    rival: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShimNodes:
+    """The nodes of a Shim.
+
+    ``nodes``: how many it is for; ``ready``: of these, how many have a proved version; ``updated``: the one of now;
+    ``holding``: how many nodes have it. ``digests``: the versions that nodes are brought to. ``skipped``: those that it
+    is for and that no installer is to run on; ``leaving``: those that have it, are not to have it any more, and can be
+    worked on; ``away``: those with something to do that are not ready. ``refused``: nodes by why nothing is installed
+    there. ``rivals``: Shims that have its handler on nodes that it is for. ``carried``: by architecture and last proved
+    digest, what nodes have.
+    """
+
+    nodes: int = 0
+    ready: int = 0
+    updated: int = 0
+    holding: int = 0
+    digests: frozenset[str] = frozenset()
+    skipped: tuple[NodeView, ...] = ()
+    leaving: tuple[NodeView, ...] = ()
+    away: tuple[NodeView, ...] = ()
+    refused: Mapping[Refusal, tuple[NodeView, ...]] = field(default_factory=dict, hash=False)
+    rivals: tuple[str, ...] = ()
+    carried: frozenset[tuple[str, str]] = frozenset()
+
+
+class _Kind(Enum):
+    NODES = auto()
+    READY = auto()
+    UPDATED = auto()
+    HOLDING = auto()
+    DIGEST = auto()
+    RIVAL = auto()
+    CARRIED = auto()
+    SKIPPED = auto()
+    LEAVING = auto()
+    AWAY = auto()
+    REFUSED = auto()
+
+
+_NAMED: Final = frozenset({_Kind.SKIPPED, _Kind.LEAVING, _Kind.AWAY, _Kind.REFUSED})
+"""Of these a status names the nodes; the others are counted."""
+_Mark = tuple[_Kind, Hashable]
+
+
+class Tally:
+    """Members by the names of their nodes, and what follows from all of them."""
+
+    def __init__(self, members: Iterable[Member] = ()) -> None:
+        self.members: dict[str, Member] = {}
+        self._counts: Counter[_Mark] = Counter()
+        self._named: dict[_Mark, dict[str, NodeView]] = {}
+        for member in members:
+            self.add(member)
+
+    def add(self, member: Member) -> None:
+        """Take a member; a former one of its name was dropped before."""
+        name = member.node.name
+        self.members[name] = member
+        for mark in _marks(member):
+            self._counts[mark] += 1
+            if mark[0] in _NAMED:
+                self._named.setdefault(mark, {})[name] = member.node
+
+    def drop(self, name: str) -> None:
+        """Take away the member of this name, if there is one."""
+        if (member := self.members.pop(name, None)) is None:
+            return
+        for mark in _marks(member):
+            self._counts[mark] -= 1
+            if not self._counts[mark]:
+                del self._counts[mark]
+            if mark[0] in _NAMED:
+                del self._named[mark][name]
+
+    def nodes(self) -> ShimNodes:
+        """Return what follows from the members of now."""
+        details: dict[_Kind, list[Hashable]] = {}
+        for kind, detail in self._counts:
+            details.setdefault(kind, []).append(detail)
+        return ShimNodes(
+            nodes=self._counts[_Kind.NODES, None],
+            ready=self._counts[_Kind.READY, None],
+            updated=self._counts[_Kind.UPDATED, None],
+            holding=self._counts[_Kind.HOLDING, None],
+            digests=frozenset(map(str, details.get(_Kind.DIGEST, ()))),
+            skipped=self._all(_Kind.SKIPPED),
+            leaving=self._all(_Kind.LEAVING),
+            away=self._all(_Kind.AWAY),
+            refused={one: self._all(_Kind.REFUSED, one) for one in Refusal if (_Kind.REFUSED, one) in self._counts},
+            rivals=tuple(sorted(map(str, details.get(_Kind.RIVAL, ())))),
+            carried=frozenset(one for one in details.get(_Kind.CARRIED, ()) if isinstance(one, tuple)),
+        )
+
+    def _all(self, kind: _Kind, detail: Hashable = None) -> tuple[NodeView, ...]:
+        return tuple(self._named.get((kind, detail), {}).values())
+
+
+def member_of(
+    shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_provision: bool, require_checksum: bool
+) -> Member | None:
+    """Return a node among those of a Shim, None if the Shim is neither for it nor on it; ``shims``: all there are."""
+    has = installed_on(node).get(shim.name)
+    if is_for(shim, node, auto_provision=auto_provision) or stays_on(shim, node):
+        shims = tuple(shims)
+        wish = wish_on(shim, node, shims, auto_provision=auto_provision, require_checksum=require_checksum)
+        return Member(node, wish, has, rival_of(shim, node, shims, auto_provision=auto_provision))
+    return None if has is None else Member(node, None, has)
+
+
+def _marks(member: Member) -> Iterator[_Mark]:
+    """Return what a member counts for."""
+    node, wish, has = member.node, member.wish, member.has
+    if has is not None:
+        yield _Kind.HOLDING, None
+        yield _Kind.CARRIED, (node.architecture, last_proved(has))
+    if isinstance(wish, ShimWish):
+        yield _Kind.DIGEST, wish.digest
+    elif wish is not None:
+        yield _Kind.REFUSED, wish
+    if member.rival:
+        yield _Kind.RIVAL, member.rival
+    if node.skip is None:
+        yield from _progress(member)
+    elif wish is not None:
+        yield _Kind.SKIPPED, None
+
+
+def _progress(member: Member) -> Iterator[_Mark]:
+    """Return how far a member is on which an installer may run."""
+    wish, has = member.wish, member.has
+    updated = isinstance(wish, ShimWish) and has == wish.digest
+    yield (_Kind.LEAVING if wish is None else _Kind.NODES), None
+    if wish is not None and has is not None and not has.startswith(UNPROVED):
+        yield _Kind.READY, None
+    if updated:
+        yield _Kind.UPDATED, None
+    elif not member.node.ready:
+        yield _Kind.AWAY, None
