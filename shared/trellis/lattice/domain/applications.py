@@ -89,9 +89,10 @@ class Applications:
         if said <= former.said:
             return False
         self.events += 1
-        self.known[name] = Known(former.application, said, now, self.events, gone=True, sure=False)
+        ask = former.application is not None or name in self.wanted or not self.complete
+        self.known[name] = Known(former.application, said, now, self.events, gone=ask, sure=not ask)
         self._forget()
-        return former.application is not None or name in self.wanted or not self.complete
+        return ask
 
     def listed(self, models: Iterable[Model], asked: int, now: float) -> bool:
         """Take wadm's list; return whether anything is new.
