@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import nats
 import orjson
@@ -59,6 +60,16 @@ class Phase:
 
     seconds: float
     requests: Counter[str]
+
+
+def manifest(name: str) -> dict[str, Any]:
+    """Return a manifest that the real wadm takes: the component that its link names is in it."""
+    found = application(name)
+    traits = [{"type": "spreadscaler", "properties": {"instances": 1}}]
+    image = {"image": f"example.com/{name}:v1"}
+    component = {"name": "component", "type": "component", "properties": image, "traits": traits}
+    found["spec"]["components"].append(component)
+    return found
 
 
 class Requests:
@@ -151,7 +162,7 @@ async def measure(what: str, info: ClusterInfo, server: NatsServer, applications
             await until(lambda: api.ok(HOST_CONFIGS.path(NAMESPACE)), "groups are defined")
             create_group(api, LATTICE, server.port)
             await wadm.quiet()
-            put = await wadm.phase(names, "put", lambda name: wadm.ask("put", "", application(name)))
+            put = await wadm.phase(names, "put", lambda name: wadm.ask("put", "", manifest(name)))
             if what == "all":
                 await until(lambda: count(api, APPLICATIONS.path(NAMESPACE)) >= applications, "objects", 300)
                 await wadm.quiet()
