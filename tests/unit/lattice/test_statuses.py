@@ -142,7 +142,7 @@ async def test_what_wadm_says_of_an_application_that_was_deleted_is_not_told_of_
 ) -> None:
     lattice.deletes("web")
     lattice.stores("web", "", v1=OTHER)
-    await eventually(lambda: lattice.statuses.find("web") == DEPLOYED)  # wadm's own stream has it still
+    lattice.says("web", DEPLOYED)  # wadm's own stream has it still
     lattice.stores("web", "v1", v1=OTHER)
     assert lattice.statuses.find("web") is None
     lattice.says("web", Status("undeployed", "Manifest has been undeployed"))  # of the former one, late
@@ -150,7 +150,12 @@ async def test_what_wadm_says_of_an_application_that_was_deleted_is_not_told_of_
     assert lattice.statuses.find("web") == RECONCILING
 
 
-async def test_an_answer_never_replaces_what_was_heard_after_it_was_asked_for(lattice: Lattice) -> None:
+async def test_an_answer_never_replaces_what_was_heard_after_it_was_asked_for() -> None:
+    async with known(StatusTimings(doubt=0.0)) as lattice:
+        await answered_late(lattice)
+
+
+async def answered_late(lattice: Lattice) -> None:
     release = asyncio.Event()
 
     async def slowly(name: str) -> Status:
@@ -161,11 +166,11 @@ async def test_an_answer_never_replaces_what_was_heard_after_it_was_asked_for(la
 
     lattice.status = slowly  # type: ignore[method-assign]
     lattice.asked.clear()
-    lattice.stores("new", "", v1=ONE)
+    lattice.stores("new", "v1", v1=ONE)
     await eventually(lambda: lattice.asked == ["new"])
     lattice.says("new", RECONCILING)
     release.set()
-    lattice.stores("later", "", v1=ONE)
+    lattice.stores("later", "v1", v1=ONE)
     await eventually(lambda: lattice.statuses.find("later") is not None)
     assert lattice.statuses.find("new") == RECONCILING
 
@@ -265,3 +270,14 @@ async def test_what_is_said_of_all_applications_together_is_bounded_and_what_wen
     lattice.says("app-3", Status("deployed", "x" * 4_000))
     lattice.deletes("app-3")
     assert lattice.statuses._characters == sum(one.characters for one in lattice.statuses._said.values())
+
+
+async def test_of_what_is_not_deployed_wadm_is_not_asked_and_of_a_deployment_only_if_it_says_nothing() -> None:
+    async with known(StatusTimings(doubt=0.3)) as lattice:
+        lattice.asked.clear()
+        lattice.stores("put", "", v1=ONE)
+        lattice.stores("silent", "v1", v1=ONE)
+        lattice.stores("heard", "v1", v1=ONE)
+        lattice.says("heard", RECONCILING)
+        await eventually(lambda: lattice.statuses.find("silent") is not None)
+        assert lattice.asked == ["silent"]

@@ -140,6 +140,9 @@ class Statuses:
         anew = since != self._asked_on or now - self._asked_at >= self._timings.every
         for name in self._said.keys() - names if anew else ():
             self._forget(name)
+        # wadm publishes what becomes of a deployment: it is asked about one only if nothing was heard for a while. Of
+        # what is not deployed nothing has to be known.
+        running = {name for name in names if self._deployed.get(name) is not None}
         due = {name for name, until in self._doubted.items() if until <= now}
         gate = asyncio.Semaphore(_ASKED_AT_ONCE)
 
@@ -147,7 +150,7 @@ class Statuses:
             async with gate:
                 return await self._ask(name)
 
-        asked = names if anew else (names - self._said.keys()) | (due & names)
+        asked = running if anew else (running - self._said.keys() - self._doubted.keys()) | (due & running)
         complete = all(await asyncio.gather(*map(one, asked)))
         if anew and complete and since is not None:
             self._asked_on, self._asked_at = since, time.monotonic()
