@@ -98,10 +98,10 @@ def test_what_a_node_is_to_have_is_worked_out_anew_only_when_something_changed(
     known = Known(FakeKube(), cast("Bus", None), Settings(), nodes, shims)
     first = [known.target(node) for node in nodes.values()]
     assert [known.target(node) for node in nodes.values()] == first
-    assert asked == ["a", "b"]
+    assert sorted(asked) == ["a", "b"]
     show_nodes(known, [a_node("a", labels=(("zone", "1"),)), nodes["b"]])
     known.target(nodes["a"])
-    assert asked == ["a", "b", "a", "b"]
+    assert sorted(asked) == ["a", "a", "b", "b"]
     shims["spin"] = a_shim(selector=(("zone", "1"),))
     assert [known.target(node) is None for node in nodes.values()] == [False, True]
     shims.clear()
