@@ -162,7 +162,8 @@ async def test_a_status_is_heard_and_asked_for(world: World, wadm: WadmStandIn) 
     async with followed(world.address) as seen:
         await seen.synced()
         await seen.wadm.put(manifest("web", "v1"))
-        await until(lambda: seen.store.status("web") == Status("undeployed"))
+        await seen.wadm.deploy("web", "v1")
+        await seen.shows("web", "v1", deployed="v1")
         seen.told.clear()
         await wadm.say("web", "reconciling", "soon", {"kind": "SpreadScaler", "name": "server"})
         expected = Status("reconciling", "soon", (Scaler("SpreadScaler", "server", "reconciling", "soon"),))
@@ -186,6 +187,8 @@ async def test_a_status_that_was_missed_is_asked_for_after_an_outage(
     async with followed(world.address) as seen:
         await seen.synced()
         await seen.wadm.put(manifest("web", "v1"))
+        await seen.wadm.deploy("web", "v1")
+        await seen.shows("web", "v1", deployed="v1")
         await wadm.say("web", "reconciling")
         await until(lambda: seen.store.status("web") == Status("reconciling"))
         await asyncio.to_thread(origin_server.stop)
