@@ -96,6 +96,7 @@ bench: install ## Every benchmark, printed with the machine it ran on
 	@$(BIN)/python bench/hosts.py
 	@$(BIN)/python bench/reflect.py
 	@$(BIN)/python bench/applications.py
+	@$(BIN)/python bench/wadm_beside.py
 	@$(BIN)/python bench/secret_requests.py
 	@$(BIN)/python bench/controllers/wake.py
 	@$(BIN)/python bench/controllers/ring.py
