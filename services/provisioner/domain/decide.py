@@ -167,8 +167,9 @@ def labelled(node: NodeView, target: Target) -> bool:
 
     node_watcher takes the label first, and the circuit breaker may hold that: until then nothing is begun there.
     """
-    labels = dict(node.labels)
-    return any(names.shim_label(name) in labels for name in leaving(node, target))
+    going = leaving(node, target)  # nothing, of most nodes
+    labels = dict(node.labels) if going else {}
+    return any(names.shim_label(name) in labels for name in going)
 
 
 def _blocked(snapshot: Snapshot, node: NodeView, target: Target) -> list[Action]:

@@ -26,19 +26,17 @@ MemberOf = Callable[[ShimView, NodeView, tuple[ShimView, ...]], Member | None]
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
+    """``counted``: the Shims of whose nodes a node at rest is one, None if it is not at rest."""
+
     node: NodeView
     target: Target | None
+    counted: tuple[str, ...] | None
 
-    @property
-    def at_rest(self) -> bool:
-        return self.target is None or self.node.skip is not None or rests(self.node, self.target)
-
-    @property
-    def counted(self) -> tuple[str, ...]:
-        """Shims of whose nodes a node at rest is one."""
-        if self.target is None or self.node.skip is not None:
-            return ()
-        return tuple(name for name, _ in self.target.shims)
+    @classmethod
+    def of(cls, node: NodeView, target: Target | None) -> _Standing:
+        if target is None or node.skip is not None:
+            return cls(node, target, ())
+        return cls(node, target, tuple(name for name, _ in target.shims) if rests(node, target) else None)
 
 
 def rests(node: NodeView, target: Target) -> bool:
@@ -81,11 +79,11 @@ class Fleet:
         """
         self._settle()
         others = Counter(self._resting)
-        chosen = dict.fromkeys(sorted(self._restless))
+        chosen = dict.fromkeys(self._restless)
         for uid in uids:
             if (name := self._names.get(uid)) is not None and name not in chosen:
                 chosen[name] = None
-                others.subtract(self._standings[name].counted)
+                others.subtract(self._standings[name].counted or ())
         return [(self._nodes[name], self._standings[name].target) for name in chosen], +others
 
     def restless(self) -> list[NodeView]:
@@ -128,12 +126,12 @@ class Fleet:
         self._stale.clear()
 
     def _add(self, name: str, node: NodeView) -> None:
-        standing = self._standings[name] = _Standing(node, self._target_of(node, self._by))
+        standing = self._standings[name] = _Standing.of(node, self._target_of(node, self._by))
         self._names[node.uid] = name
-        if standing.at_rest:
-            self._resting.update(standing.counted)
-        else:
+        if standing.counted is None:
             self._restless.add(name)
+        else:
+            self._resting.update(standing.counted)
         for shim in self._by:
             if (member := self._member_of(shim, node, self._by)) is not None:
                 self._tallies[shim.name].add(member)
@@ -144,8 +142,7 @@ class Fleet:
             return
         if self._names.get(standing.node.uid) == name:
             del self._names[standing.node.uid]
-        if standing.at_rest:
-            self._resting.subtract(standing.counted)
+        self._resting.subtract(standing.counted or ())
         self._restless.discard(name)
         for tally in self._tallies.values():
             tally.drop(name)
