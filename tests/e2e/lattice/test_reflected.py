@@ -23,6 +23,7 @@ async def test_a_hundred_applications_become_services_and_go(real_lattice: RealL
     def mirrored() -> set[str]:
         return {one["metadata"]["name"] for one in world.hosts.call("GET", SERVICES)["items"]}
 
+    world.permit_deletions()
     async with Wadm.of(real_lattice.url, lattice) as wadm, world.reflector():
         for name in sorted(wanted):
             put = await wadm.put(application(name, *components, version="v1"))
