@@ -45,9 +45,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave the slow ones out, where the environment asks for it."""
     if LEAVE_OUT_VARIABLE not in os.environ:
         return
-    _, slow = divide([item.nodeid for item in items], read())
-    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in set(slow)])
-    items[:] = [item for item in items if item.nodeid not in set(slow)]
+    slow = set(divide([item.nodeid for item in items], read())[1])
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in slow])
+    items[:] = [item for item in items if item.nodeid not in slow]
 
 
 class Recorder:

@@ -230,3 +230,15 @@ def test_what_may_not_be_deployed_is_not_asked_for() -> None:
     assert state.unpublished("shop", at(1), 1.0), "its manifest is not known yet, and it is deployed"
     assert not state.unpublished("shop", at(1), 1.1), "it came twice"
     assert not state.unpublished("never", at(2), 1.2)
+
+
+def test_an_answer_that_contradicts_what_was_heard_a_moment_before_is_asked_for_again() -> None:
+    state = Applications()
+    state.published(app(), at(1), 0.0)
+    state.listed([Model("shop", "v1", "v1")], state.events, 0.1)
+    assert state.doubts(0.1) is None
+    state.listed([Model("shop", "v2", "v2")], state.events, 0.2)
+    assert state.doubts(0.2) is not None
+    state.listed([Model("shop", "v1", "v1")], state.events, 0.3)
+    state.listed([Model("shop", "v1")], state.events, 0.4)
+    assert state.doubts(0.4) is not None

@@ -64,3 +64,20 @@ def test_before_the_first_list_nothing_is_known() -> None:
     models = ModelList(TIMINGS)
     models.deployed("shop", "v1", 1.0)
     assert models.models is None
+
+
+def test_a_deployment_that_comes_while_the_list_is_asked_for_is_asked_about_again() -> None:
+    models = listed(Model("shop", "v1"))
+    models.asking()
+    models.deployed("shop", "v1", 1.0)
+    models.listed([Model("shop", "v1")])
+    assert models.due_in(1.0) == 1.0
+    first = ModelList(TIMINGS)
+    first.asking()
+    first.deployed("new", "v1", 1.0)
+    first.listed([])
+    assert first.due_in(1.0) == 1.0
+    first.asking()
+    first.unanswered()
+    first.deployed("new", "v1", 2.0)
+    assert first.due_in(2.0) == 1.0

@@ -281,3 +281,10 @@ async def test_of_what_is_not_deployed_wadm_is_not_asked_and_of_a_deployment_onl
         lattice.says("heard", RECONCILING)
         await eventually(lambda: lattice.statuses.find("silent") is not None)
         assert lattice.asked == ["silent"]
+
+
+async def test_what_is_undeployed_while_in_doubt_is_not_looked_at_again_because_of_that() -> None:
+    async with known(StatusTimings(doubt=0.1, every=600.0)) as lattice:
+        lattice.stores("silent", "v1", v1=ONE)
+        lattice.stores("silent", "", v1=ONE)
+        assert lattice.statuses._pause(complete=True) == 600.0

@@ -118,11 +118,14 @@ class Applications:
             if held is None or one.gone or not young:
                 self.known[name] = replace(one, application=None, gone=False, sure=True)
                 return held is not None or one.gone
+            self.known[name] = replace(one, sure=False)
             return False
         if held is not None and held.version == version:
             self.known[name] = replace(one, gone=False, sure=not (young and one.gone))
         elif held is None or not young:
             self.wanted[name] = version
+        else:
+            self.known[name] = replace(one, sure=False)
         return False
 
     def got(self, application: Application, asked: int) -> bool:

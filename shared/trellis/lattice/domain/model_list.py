@@ -24,6 +24,7 @@ class ModelList:
     _known: dict[str, Model] | None = None
     _doubted_since: float | None = None
     _doubted_last: float = 0.0
+    _asking: bool = False
 
     @property
     def models(self) -> tuple[Model, ...] | None:
@@ -33,13 +34,21 @@ class ModelList:
     def asking(self) -> None:
         """A list is being asked for: what was doubted before is answered by it."""
         self._doubted_since = None
+        self._asking = True
+
+    def unanswered(self) -> None:
+        """Take it that the list could not be had."""
+        self._asking = False
 
     def listed(self, models: Iterable[Model]) -> None:
         """Take wadm's list."""
         self._known = {model.name: model for model in models}
+        self._asking = False
 
     def deployed(self, name: str, version: str, now: float) -> None:
         """Take an event that a version is deployed; a version that the last list did not have is doubted."""
+        if self._asking:
+            self.doubt(now)  # the answer that comes may be older
         if self._known is None:
             return
         former = self._known.get(name)

@@ -47,6 +47,9 @@ from trellis.telemetry.tracing import trace_from
 
 _ASKED_AT_ONCE: Final = 16
 
+ALL: Final = ""
+"""In place of a name: something is new of all applications."""
+
 Changed = Callable[[Iterable[str], TraceContext | None], None]
 """Called in the event loop with the names of applications of which something is new."""
 
@@ -125,7 +128,8 @@ class Comparison:
             self._news.clear()
             now = time.monotonic()
             doubts = self.applications.doubts(now)
-            left = until - now if doubts is None else min(until - now, doubts)
+            # While wadm does not answer, a doubt is no reason to ask more often.
+            left = until - now if doubts is None or self.why else min(until - now, doubts)
             if left <= 0:
                 if doubts is None:
                     self._configurations.doubt_all()
@@ -142,7 +146,7 @@ class Comparison:
         expected = self._said_something or on_another or self.applications.doubts(time.monotonic()) is not None
         self._said_something = False
         self._asked_on = self._link.since
-        asked, before = self.applications.events, self._shown()
+        asked, before, trouble = self.applications.events, self._shown(), (self.asked, bool(self.why))
         try:
             models = read_models(await self._link.ask(model_list_subject(*self._of), seconds=self._timings.answer))
         except (LinkAwayError, LatticeDataError) as error:
@@ -159,14 +163,16 @@ class Comparison:
         after = self._shown()
         news = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
         if news:
-            self._deaf = self._deaf or not expected
+            self._deaf = self._deaf or not (expected or self._said_something)
             self._changed(news, None)
+        elif (self.asked, bool(self.why)) != trouble:
+            self._changed([ALL], None)
 
     def _shown(self) -> dict[str, object]:
         """Return what others see of each application; the empty name stands for whether all of them are known."""
         state = self.applications
         shown: dict[str, object] = {name: (one.application, state.absent(name)) for name, one in state.known.items()}
-        return shown | {"": state.complete}
+        return shown | {ALL: state.complete}
 
     async def _get(self, asked: int) -> None:
         """Get the manifests of what is deployed and not known."""

@@ -71,8 +71,8 @@ class ModelWatch:
     async def run(self) -> None:
         """Watch until cancelled."""
         subject = wadm_events_subject(self._address.lattice)
-        await self._link.listen(subject, self._on_event)
         try:
+            await self._link.listen(subject, self._on_event)
             while True:
                 cancellation.check()
                 await self._link.there()
@@ -126,6 +126,8 @@ class ModelWatch:
             self._wadm.away(f"wadm: {error}", time.monotonic())
         except LatticeDataError as error:
             self._wadm.away(f"wadm's answer: {error}", time.monotonic())
+        finally:
+            self._list.unanswered()
         self._asked = True
         if (self.models(), self._wadm.why, self._asked) != before:
             self._changed()

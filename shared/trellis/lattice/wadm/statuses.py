@@ -130,7 +130,9 @@ class Statuses:
     def _pause(self, complete: bool) -> float:
         """Return after how many seconds it is asked again, should nothing be wanted."""
         pause = self._timings.every if complete else self._timings.again
-        doubts = min(self._doubted.values(), default=None) if complete else None
+        # Of what is not deployed any more a doubt stays, and nothing is asked.
+        due = (until for name, until in self._doubted.items() if self._deployed.get(name) is not None)
+        doubts = min(due, default=None) if complete else None
         return pause if doubts is None else max(0.0, min(pause, doubts - time.monotonic()))
 
     async def _compare(self) -> bool:
