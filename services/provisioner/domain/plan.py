@@ -1,8 +1,8 @@
 """Which nodes may be worked on now: the rollout limits, retries and the halt, for the whole cluster at once.
 
-Pure. In: all nodes, what each is to have, all installer Jobs, the ledger, the limits, the time. Out: the next ledger
-and what changed. Called by ``app`` with the planner's own key; the ledger is then written by compare-and-swap before
-any Job exists.
+Pure. In: the nodes with work to do or under way, what each is to have, all installer Jobs, the ledger, the limits, the
+time. Out: the next ledger and what changed. Called by ``planner`` with its own key; the ledger is then written by
+compare-and-swap before any Job exists.
 Invariants: of no shim more nodes are in work than its limit allows, unless work was already under way when the limit
 sank; a slot is free only when proof or failure is recorded on the Node, the Node is gone, or nothing but a Job that is
 stuck holds it; nothing of a shim is begun while it is halted or paused; a removal waits for neither, only for the

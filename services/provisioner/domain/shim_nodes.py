@@ -2,7 +2,8 @@
 
 Pure. In: nodes, one by one, as they come, change and go. Out: their counts, and the few that a status names. Called by
 ``fleet``, which keeps a tally for each Shim, and ``shim_gather``. Invariants: a change of one node costs the same
-however many others there are; a node that no installer is to run on counts nowhere.
+however many others there are; a node that no installer is to run on counts for no
+progress.
 """
 
 from __future__ import annotations

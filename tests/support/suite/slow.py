@@ -61,7 +61,7 @@ class Recorder:
         self._seconds[report.nodeid] += report.duration
 
     def pytest_sessionfinish(self) -> None:
-        """Write the record anew: it is of this run alone."""
+        """Replace the record by that of this run."""
         longest: dict[str, float] = defaultdict(float)
         for node, seconds in self._seconds.items():
             longest[test_of(node)] = max(longest[test_of(node)], seconds)

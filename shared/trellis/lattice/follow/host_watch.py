@@ -74,7 +74,7 @@ class HostWatch:
         return self._hosts.sightings()
 
     def link_changed(self) -> None:
-        """The link was lost or is back: hosts are asked anew."""
+        """Ask the hosts again if the link is a new one."""
         self._ask.set()
 
     async def run(self) -> None:

@@ -65,7 +65,7 @@ class ModelWatch:
         return self._list.models
 
     def link_changed(self) -> None:
-        """The link was lost or is back: wadm is asked anew."""
+        """Ask wadm again if the link is a new one."""
         self._wake.set()
 
     async def run(self) -> None:
