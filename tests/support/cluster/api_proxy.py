@@ -11,10 +11,12 @@ import base64
 import contextlib
 import json
 import logging
+import socket
 import ssl
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
+from weakref import WeakSet
 
 import aiohttp
 import yaml
@@ -25,6 +27,8 @@ from trellis_dev.localcluster.certs import write_pki
 _QUIET = logging.getLogger(__name__)
 """What it is told of connections that tests cut is nobody's concern."""
 _QUIET.disabled = True
+_CLOSED_WITHIN = 10.0
+"""Seconds for the goodbyes of all connections to the real server."""
 _HOP = frozenset({"host", "connection", "transfer-encoding", "content-length", "keep-alive"})
 _STATUS = {429: "TooManyRequests", 500: "InternalError", 401: "Unauthorized", 410: "Expired"}
 
@@ -56,6 +60,7 @@ class ApiProxy:
         self._upstream = ssl.create_default_context(cadata=authority)
         self._keeps = keeps
         self._watches: set[asyncio.Task[Any]] = set()
+        self._sockets: WeakSet[socket.socket] = WeakSet()
         self.trouble: Trouble | None = None
         self.late = 0.0
         self.withheld = self.broken = ""
@@ -65,7 +70,9 @@ class ApiProxy:
     async def __aenter__(self) -> Self:
         # One that is kept and that the real server closed with its end may be an error of the proxy's: who counts
         # errors has none kept.
-        connector = aiohttp.TCPConnector(ssl=self._upstream, limit=0, force_close=not self._keeps)
+        connector = aiohttp.TCPConnector(
+            ssl=self._upstream, limit=0, force_close=not self._keeps, socket_factory=self._socket
+        )
         self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
         await self._listen()
         return self
@@ -95,6 +102,16 @@ class ApiProxy:
         self.cut_watches()
         await self._runner.cleanup()
         await self._session.close()
+        # A connection that was released before says goodbye to the real server first, and no one waits for it.
+        async with asyncio.timeout(_CLOSED_WITHIN):
+            while any(each.fileno() >= 0 for each in self._sockets):  # noqa: ASYNC110 (a socket has no event)
+                await asyncio.sleep(0.01)
+
+    def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
+        family, kind, protocol, *_ = address
+        made = socket.socket(family, kind, protocol)
+        self._sockets.add(made)
+        return made
 
     def kubeconfig(self, port: int, path: Path) -> Path:
         """Write a kubeconfig that leads to a port of this machine, behind which is the proxy."""
