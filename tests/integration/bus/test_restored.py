@@ -102,7 +102,9 @@ async def say(bus: Bus, count: int) -> list[str]:
     return names
 
 
-@pytest.mark.parametrize("what", ["all", "messages", "consumers"])
+@pytest.mark.parametrize(
+    "what", ["all", *(pytest.param(one, marks=pytest.mark.thorough) for one in ("messages", "consumers"))]
+)
 async def test_everything_is_listed_and_heard_again_after_a_restore(world: Restorable, what: str) -> None:
     watcher, consumer = await world.begin()
     await say(watcher, 3)

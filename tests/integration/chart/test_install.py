@@ -86,6 +86,7 @@ def ours(api: Api, res: Resource) -> set[str]:
     return {one["metadata"]["uid"] for one in found["items"]}
 
 
+@pytest.mark.thorough
 async def test_a_granted_account_is_read_as_and_no_other_until_it_is_granted_no_more(
     release: Release, secret_world: SecretsWorld
 ) -> None:

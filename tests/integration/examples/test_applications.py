@@ -17,6 +17,7 @@ from trellis_dev.localcluster.nats import NatsServer
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("folder", "port"), [("hello", 8080), ("secret", 8081)])
 async def test_the_application_is_in_wadm_and_has_its_service(
     folder: str, port: int, kept: KeptWorld, kubectl: Kubectl, nats_server: NatsServer

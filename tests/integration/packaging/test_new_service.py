@@ -122,6 +122,7 @@ def bus_of(root: Path, directory: Path) -> Path:
     return config
 
 
+@pytest.mark.thorough
 def test_five_edits_add_a_service(checkout: Checkout, cluster: ClusterInfo, cluster_api: Api, tmp_path: Path) -> None:
     assert len(edited(checkout.root)) == 5
     checkout.make("generate", "verify")

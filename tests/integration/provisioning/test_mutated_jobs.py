@@ -24,6 +24,7 @@ def label(key: str) -> str:
     return f'"/metadata/labels/" + jsonpatch.escapeKey("{key}")'
 
 
+@pytest.mark.thorough
 async def test_a_policy_that_sets_managed_by_hides_no_job(fleet: Fleet) -> None:
     nodes = fleet.add(*["node"] * 6)
     policy = put(label(names.LABEL_MANAGED_BY), '"policy"')
@@ -62,6 +63,7 @@ async def test_what_admission_changes_besides_is_reported_and_the_node_provision
         await fleet.quiet()
 
 
+@pytest.mark.thorough
 async def test_a_job_that_is_suspended_is_reported_at_once_and_retried_within_seconds(fleet: Fleet, shim: Shim) -> None:
     """Kueue suspends each Job of a namespace, and leaves one without a queue suspended for ever."""
     [node] = shim.add_nodes(1)

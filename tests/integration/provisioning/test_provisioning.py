@@ -47,6 +47,7 @@ async def test_a_node_annotated_while_the_services_run_is_provisioned(fleet: Fle
         await fleet.all_provisioned([name])
 
 
+@pytest.mark.thorough
 async def test_every_linux_node_is_provisioned_if_asked_except_those_that_say_false(fleet: Fleet) -> None:
     nodes = fleet.add("node", "node", opted_in=False)
     fleet.add_named(f"out-{fleet.id}", annotation="false")
@@ -156,6 +157,7 @@ async def test_an_image_that_cannot_be_pulled_shows_before_the_deadline(fleet: F
         assert "ErrImagePull: " in message
 
 
+@pytest.mark.thorough
 async def test_an_attempt_that_takes_too_long_fails_with_its_deadline(fleet: Fleet) -> None:
     [name] = fleet.add("hangs")
     async with fleet.services(job_deadline=2):

@@ -58,7 +58,15 @@ async def reported(fleet: Fleet, shim: Shim, nodes: list[str], reason: str, word
     await eventually(lambda: any(words in fleet.events(node).get(reason, "") for node in nodes), "reported on a Node")
 
 
-@pytest.mark.parametrize("refusal", ["pod-security", "quota", "limit-range", "service-account"])
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        pytest.param("pod-security", marks=pytest.mark.thorough),
+        "quota",
+        pytest.param("limit-range", marks=pytest.mark.thorough),
+        "service-account",
+    ],
+)
 async def test_a_pod_that_is_refused_is_reported_at_once_and_retried_within_seconds(
     fleet: Fleet, shim: Shim, refusal: str
 ) -> None:

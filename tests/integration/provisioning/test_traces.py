@@ -72,6 +72,7 @@ def jaeger_cluster() -> Iterator[ClusterInfo]:
         yield info
 
 
+@pytest.mark.thorough
 @pytest.mark.jaeger
 async def test_jaeger_shows_the_trace_of_a_node(jaeger_cluster: ClusterInfo) -> None:
     api = Api.of_kubeconfig(Path(jaeger_cluster.kubeconfig))

@@ -115,6 +115,7 @@ async def test_a_grant_that_is_deleted_with_its_crd_does_not_open_its_namespace(
         await answers(host, world, "PolicyError")
 
 
+@pytest.mark.thorough
 async def test_a_start_after_the_crd_was_created_again_opens_nothing(secret_world: SecretsWorld) -> None:
     """All replicas are restarted after the CRD is back, as an upgrade does that creates it again."""
     world = secret_world

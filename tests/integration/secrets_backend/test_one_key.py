@@ -51,6 +51,7 @@ async def test_replicas_that_begin_together_share_one_key_and_open_every_request
         assert await ask(host, secret_world, 3000) == {"hunter2": 3000}
 
 
+@pytest.mark.thorough
 async def test_a_host_that_is_older_than_a_rotation_goes_on_until_the_former_key_is_dropped(
     secret_world: SecretsWorld,
 ) -> None:

@@ -68,8 +68,8 @@ async def test_a_copy_of_a_service_is_left_alone_reported_and_can_be_deleted(
     "edit",
     [
         {names.ANNOTATION_APPLICATION: "cart"},
-        {names.ANNOTATION_APPLICATION: None},
-        {names.ANNOTATION_REFLECTED_AS: "elsewhere/shop"},
+        pytest.param({names.ANNOTATION_APPLICATION: None}, marks=pytest.mark.thorough),
+        pytest.param({names.ANNOTATION_REFLECTED_AS: "elsewhere/shop"}, marks=pytest.mark.thorough),
         {names.ANNOTATION_LATTICE: "nonsense"},
     ],
     ids=["another-application", "no-application", "reflected-as", "lattice"],

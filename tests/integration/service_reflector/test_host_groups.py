@@ -79,7 +79,11 @@ async def looked(world: ReflectedWorld, wadm: Wadm) -> None:
 
 @pytest.mark.parametrize(
     "edit",
-    [{"natsAddress": "nats://localhost"}, {"secretName": "rotated"}, {"controlTopicPrefix": "wasmbus.ctl"}],
+    [
+        pytest.param({"natsAddress": "nats://localhost"}, marks=pytest.mark.thorough),
+        {"secretName": "rotated"},
+        pytest.param({"controlTopicPrefix": "wasmbus.ctl"}, marks=pytest.mark.thorough),
+    ],
     ids=["address", "secret", "prefix"],
 )
 async def test_another_spelling_of_the_same_lattice_hands_its_services_over_in_place(

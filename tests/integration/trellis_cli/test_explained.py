@@ -45,6 +45,7 @@ async def node_is_explained(fleet: Fleet, situation: str, node: str) -> Manifest
     return page
 
 
+@pytest.mark.thorough
 async def test_an_image_that_cannot_be_pulled(fleet: Fleet) -> None:
     [node] = fleet.add("nopull")
     async with fleet.services(inspect_after=1):
@@ -53,12 +54,14 @@ async def test_an_image_that_cannot_be_pulled(fleet: Fleet) -> None:
         assert (steps["kubelet"], steps["opted in"], steps["provisioner"]) == (True, True, True)
 
 
+@pytest.mark.thorough
 async def test_a_pull_secret_of_the_installer_that_is_missing(fleet: Fleet) -> None:
     [node] = fleet.add("nosecret")
     async with fleet.services(inspect_after=1, installer_pull_secrets="absent"):
         await node_is_explained(fleet, "pull secret missing", node)
 
 
+@pytest.mark.thorough
 async def test_a_wrong_checksum(fleet: Fleet, shim: Shim) -> None:
     [node] = shim.add_nodes(1)
     async with fleet.services(retry_min=300, retry_max=300):
@@ -69,6 +72,7 @@ async def test_a_wrong_checksum(fleet: Fleet, shim: Shim) -> None:
         shim.delete()
 
 
+@pytest.mark.thorough
 async def test_a_handler_that_is_missing_after_the_job(fleet: Fleet) -> None:
     [node] = fleet.add("node")
     fleet.patch(node, {"status": {"runtimeHandlers": [{"name": "runc"}]}}, "/status")
@@ -115,6 +119,7 @@ async def test_a_quota_that_refuses_the_pod(fleet: Fleet) -> None:
         await node_is_explained(fleet, "quota", node)
 
 
+@pytest.mark.thorough
 async def test_a_quota_that_refuses_the_job(fleet: Fleet) -> None:
     await counted(fleet, limit(fleet, **{"count_jobs.batch": "0"}))
     [node] = fleet.add("node")
@@ -130,6 +135,7 @@ async def test_a_secret_that_is_missing(hosts: HostWorld) -> None:
         await person.counts("missing Secret", f"{hosts.namespace}/group", page)
 
 
+@pytest.mark.thorough
 async def test_credentials_that_the_nats_of_a_lattice_refuses(hosts: HostWorld, tmp_path: Path) -> None:
     config = tmp_path / "nats.conf"
     config.write_text('authorization { users: [ { user: "somebody", password: "else" } ] }')
@@ -143,6 +149,7 @@ async def test_credentials_that_the_nats_of_a_lattice_refuses(hosts: HostWorld, 
             assert "mistaken" not in str(page)
 
 
+@pytest.mark.thorough
 async def test_an_application_that_listens_on_loopback(world: ReflectedWorld) -> None:
     world.group("group", "loop-lattice")
     person = Person.of(world.hosts.fleet)
@@ -201,6 +208,7 @@ async def test_a_controller_that_traps(
         await person.counts("trap in a controller", f"{tenant.name}/traps", page)
 
 
+@pytest.mark.thorough
 async def test_a_message_that_nobody_can_read(fleet: Fleet) -> None:
     person = Person.of(fleet)
     async with fleet.services():

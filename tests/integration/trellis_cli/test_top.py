@@ -83,6 +83,7 @@ def wish(api: Api, node: str, value: str) -> None:
     assert api.call("PATCH", f"/api/v1/nodes/{node}", patch)[0] == http.HTTPStatus.OK
 
 
+@pytest.mark.thorough
 def test_once_it_prints_what_there_is_and_what_keeps_it_from_more(
     cluster: ClusterInfo, cluster_api: Api, crowd: Crowd, node: str, tmp_path: Path
 ) -> None:

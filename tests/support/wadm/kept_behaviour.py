@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import pytest
+
 from support.lattices.host_world import PATIENCE
 from support.lattices.real_lattice import Wadm, application, wasm_component
 from support.nodes.fleet import eventually, is_ours
@@ -235,6 +237,7 @@ class KeptBehaviour:
             kept.patch("web", {"spec": spec()})
             await kept.synced("web")
 
+    @pytest.mark.thorough
     async def test_fifty_at_once_come_from_both_sides_and_go_from_the_other(self, kept: KeptWorld, wadm: Wadm) -> None:
         applied = [f"applied-{number}" for number in range(25)]
         put = [f"put-{number}" for number in range(25)]
