@@ -168,7 +168,8 @@ class Connection:
         if isinstance(error, nats.errors.StaleConnectionError):
             return  # the connection is lost, and _lost says so
         if self.broker is not None:
-            self._report(error)
+            if not isinstance(error, ConnectionError):  # a write found it lost, before _lost is told
+                self._report(error)
             return
         self._availability.lost(describe(error))
         self._failures += 1
