@@ -94,7 +94,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         label_selector=INSTALLER_JOBS,
         on_refresh=world.jobs.refresh,
     )
-    bus.subscribe("provision", CONSUMED, on_provision(queue))
+    bus.subscribe("provision", CONSUMED, on_provision(world.jobs, queue))
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_NODE_WATCHER)
     ready = {deciding.NODES: lambda: sum(map(labelled_ready, world.nodes.values()))}
     scope = Scope(NODE_WATCHER, settings.namespace, ready, {deciding.NODES: lambda: named(nodes)})

@@ -24,7 +24,7 @@ from trellis.telemetry import TraceContext
 class World:
     """Caches of one term of leadership. Informers fill ``nodes`` and ``shims``.
 
-    ``traces`` holds the trace a node's opting in began.
+    ``traces`` holds the trace a node's opting in began, ``causes`` what is to begin one: ``uid/resourceVersion``.
     """
 
     nodes: dict[str, NodeView]
@@ -38,6 +38,7 @@ class World:
     """By name of a Shim that nodes have and that does not exist, monotonic: since when."""
     said: dict[str, Said] = field(default_factory=dict)
     traces: dict[str, TraceContext] = field(default_factory=dict)
+    causes: dict[str, str] = field(default_factory=dict)
     observed_ns: dict[str, int] = field(default_factory=dict)
 
     def snapshot(self, name: str) -> Snapshot:
@@ -92,7 +93,7 @@ class World:
 
     def forget(self, name: str) -> None:
         """Drop all that is held of a node name that is no more and of which nothing is left to say."""
-        for held in (self.said, self.traces, self.observed_ns):
+        for held in (self.said, self.traces, self.causes, self.observed_ns):
             held.pop(name, None)
 
     def forget_said(self) -> None:

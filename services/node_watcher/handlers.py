@@ -1,24 +1,39 @@
-"""What wakes node_watcher from the bus: how provisioning went.
+"""What node_watcher hears on the bus: how provisioning went.
 
-In: facts of ``provisioner``. Out: keys (node names) in the queue, with the acknowledgement to give when a run that
-started later is done. Called by the bus. Invariant: a fact is a hint; the Job and the Node are read before acting.
+In: facts of ``provisioner``. Out: acknowledgements, given when a run of the node that saw what the fact says is done;
+a run where the watch is behind the bus. Called by the bus. Invariant: a fact is a hint; the Job and the Node are read
+before acting. Source: ADR 102.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from trellis.bus.consume.queue import KeyedQueue
 from trellis.bus.consume.subscriber import Received
 from trellis.events.provision import ProvisionFact, ProvisionFailed, ProvisionSucceeded
+from trellis.provisioning.job_index import JobIndex
+from trellis.provisioning.views import JobState, JobView
 
 CONSUMED = (ProvisionSucceeded, ProvisionFailed)
 
 
-def on_provision(queue: KeyedQueue[str]) -> Callable[[Received[ProvisionFact]], None]:
-    """Return the handler of provisioning facts."""
+def on_provision(jobs: JobIndex, queue: KeyedQueue[str]) -> Callable[[Received[ProvisionFact]], None]:
+    """Return the handler of provisioning facts; ``jobs``: as the watch shows them."""
 
     def handle(received: Received[ProvisionFact]) -> None:
-        queue.add(received.fact.node, received.ack, received.trace)
+        fact = received.fact
+        if is_shown(fact, jobs.of_uid(fact.node_uid)):
+            queue.cover(fact.node, received.ack)
+        else:
+            queue.add(fact.node, received.ack, received.trace)
 
     return handle
+
+
+def is_shown(fact: ProvisionFact, jobs: Iterable[JobView]) -> bool:
+    """Return whether the watch has shown, of the Jobs of a node, that the one of a fact ended so."""
+    for job in jobs:
+        if f"{job.namespace}/{job.name}" == fact.job:
+            return bool(job.failure) if isinstance(fact, ProvisionFailed) else job.state is JobState.COMPLETE
+    return False

@@ -7,6 +7,7 @@ from the circuit breaker is nothing that this run would take away.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from node_watcher.apply import Effects
@@ -40,21 +41,38 @@ class Reconcile:
         if not actions:
             if snapshot.node is None:
                 self.world.forget(name)
+            if not undecided:
+                self.world.causes.pop(name, None)  # what holds is published: nothing begins by it
             return snapshot.look_in
-        parent = self._trace_of(snapshot) or trace
-        with self.telemetry.tracer.start_as_current_span(
-            f"reconcile node {name}",
-            context=context_from(parent),
-            links=links_of(parent),
-            start_time=observed_ns if parent is None else None,
-            attributes={"k8s.node.name": name, "trellis.actions": [type(action).__name__ for action in actions]},
-        ):
+        with self._span(snapshot, trace, observed_ns, actions):
             if (current := current_trace()) is not None:
                 self.world.traces[name] = current
             again = await self._apply(snapshot, actions)
         if any(isinstance(action, SayFact) and isinstance(action.fact, NodeReady) for action in actions):
             self.world.traces.pop(name, None)  # what happens to the node from now on is another story
         return min((one for one in (again, snapshot.look_in) if one is not None), default=None)
+
+    def _span(
+        self, snapshot: Snapshot, trace: TraceContext | None, observed_ns: int | None, actions: Sequence[Action]
+    ) -> AbstractContextManager[object]:
+        """Return the span of a run with actions: the first one of the trace that an opting in begins, or a further one.
+
+        ``observed_ns``: when the watch showed the change, where the run begins a trace.
+        """
+        name, cause = f"reconcile node {snapshot.name}", self.world.causes.pop(snapshot.name, None)
+        done = [type(action).__name__ for action in actions]
+        attributes = {"k8s.node.name": snapshot.name, "trellis.actions": done}
+        parent = self._trace_of(snapshot)
+        if parent is None and cause is not None:
+            return self.telemetry.begin(name, cause, start_ns=observed_ns, attributes=attributes)
+        parent = parent or trace
+        return self.telemetry.tracer.start_as_current_span(
+            name,
+            context=context_from(parent),
+            links=links_of(parent),
+            start_time=observed_ns if parent is None else None,
+            attributes=attributes,
+        )
 
     async def _apply(self, snapshot: Snapshot, actions: Sequence[Action]) -> float | None:
         try:
@@ -67,7 +85,7 @@ class Reconcile:
     def _trace_of(self, snapshot: Snapshot) -> TraceContext | None:
         """Return the trace a change belongs to: the Job's, else the one the node's opting in began."""
         node, said = snapshot.node, snapshot.said
-        if node is None or said is None or not said.opted_in or said.uid != node.uid:
+        if node is None or (said is not None and not (said.opted_in and said.uid == node.uid)):
             self.world.traces.pop(snapshot.name, None)
         if snapshot.job is not None and snapshot.job.traceparent:
             return trace_from(snapshot.job.traceparent)

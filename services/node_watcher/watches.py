@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from node_watcher.gather import World
 from trellis.kube.informer import Change
-from trellis.provisioning.views import JobView, NodeView
+from trellis.provisioning.views import JobView, NodeView, opting_in
 
 Enqueue = Callable[[str], None]
 
@@ -22,6 +22,9 @@ def on_node(world: World, enqueue: Enqueue) -> Callable[[Change[NodeView]], None
     def handle(change: Change[NodeView]) -> None:
         world.observed_ns.setdefault(change.key, time.time_ns())
         world.marks.take_node(change.key, change.new)
+        if change.new is not None and (cause := opting_in(change.old, change.new)) is not None:
+            world.causes[change.key] = cause
+            world.traces.pop(change.key, None)
         enqueue(change.key)
 
     return handle

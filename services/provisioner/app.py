@@ -79,7 +79,6 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     marks = ShimMarks(lambda: shims.known)
     known = Known(
         kube,
-        bus,
         settings,
         {},
         {},
@@ -94,7 +93,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         plans=KeyedQueue(workers=1, name="plans", telemetry=telemetry),
         shims=KeyedQueue(workers=SHIM_WORKERS, name="shims", telemetry=telemetry),
     )
-    nodes = Informer(kube, NODES, view_node, on_node(known, queues.wake), objects=known.nodes)
+    nodes = Informer(kube, NODES, view_node, on_node(known, queues.wake, telemetry.trace_of), objects=known.nodes)
     shims: Informer[ShimView] = Informer(
         kube,
         SHIMS,

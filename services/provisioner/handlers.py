@@ -1,7 +1,8 @@
-"""What wakes provisioner from the bus: nodes that opted in or out, were replaced or deleted.
+"""What provisioner hears on the bus: nodes that opted in or out, were replaced or deleted.
 
-In: facts of ``node_watcher``. Out: keys (node names) in the queue, with the acknowledgement to give when a run that
-started later is done. Called by the bus. Invariant: a fact is a hint; the Node is read before acting.
+In: facts of ``node_watcher``. Out: acknowledgements, given when a run of the node that saw what the fact says is done;
+a run and a plan where the watch is behind the bus. Called by the bus. Invariant: a fact is a hint; the Node is read
+before acting. Source: ADR 102.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from provisioner.known import Known
 from trellis.bus.consume.queue import KeyedQueue
 from trellis.bus.consume.subscriber import Received
 from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReplaced
+from trellis.provisioning.views import NodeView
 
 CONSUMED = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone)
 
@@ -19,12 +21,29 @@ CONSUMED = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone)
 def on_node_fact(
     known: Known, queue: KeyedQueue[str], plan: Callable[[], None]
 ) -> Callable[[Received[NodeFact]], None]:
-    """Return the handler of facts about nodes; the trace of an opting in is kept for its Job."""
+    """Return the handler of facts about nodes; an opting in that no annotation shows tells the trace for its Job."""
 
     def handle(received: Received[NodeFact]) -> None:
-        if isinstance(received.fact, NodeOptedIn) and received.trace is not None:
-            known.traces[received.fact.uid] = received.trace
-        queue.add(received.fact.name, received.ack, received.trace)
+        fact = received.fact
+        if isinstance(fact, NodeOptedIn):
+            known.take_trace(fact.uid, received.trace)
+        if is_shown(fact, known.nodes.get(fact.name)):
+            queue.cover(fact.name, received.ack)
+            return
+        queue.add(fact.name, received.ack, received.trace)
         plan()
 
     return handle
+
+
+def is_shown(fact: NodeFact, node: NodeView | None) -> bool:
+    """Return whether the watch has shown of a node, which it has as ``node``, what a fact says.
+
+    Resource versions of one kind are numbers that grow (KEP-5504); one that is no number is not compared.
+    """
+    if isinstance(fact, NodeGone):
+        return node is None or node.uid != fact.uid
+    if node is None or node.uid != fact.uid:
+        return False
+    seen, told = node.resource_version, fact.resource_version
+    return seen.isdecimal() and told.isdecimal() and int(seen) >= int(told)

@@ -26,7 +26,6 @@ from provisioner.refused_nodes import RefusedNodes
 from provisioner.settings import Settings
 from provisioner.timings import Timings
 from trellis import names
-from trellis.bus.bus import Bus
 from trellis.installer_api.spec import ShimWish
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
@@ -64,7 +63,6 @@ class Known:
     """
 
     kube: Kube
-    bus: Bus
     settings: Settings
     nodes: dict[str, NodeView]
     shims: dict[str, ShimView]
@@ -76,7 +74,6 @@ class Known:
     said: set[str] = field(default_factory=set)
     traces: dict[str, TraceContext] = field(default_factory=dict)
     plans: dict[str, TraceContext] = field(default_factory=dict)
-    seen_at: dict[str, float] = field(default_factory=dict)
     waiting_since: dict[str, float] = field(default_factory=dict)
     blocked_until: dict[str, float] = field(default_factory=dict)
     """By Node uid, monotonic: what is to go from there is in use."""
@@ -243,22 +240,20 @@ class Known:
         entries = self.ledger.entries.values() if self.ledger and not self.marks.known() else ()
         return self.marks.unknown or any(name != KWASM for entry in entries for name in entry.shims)
 
-    def held(self) -> frozenset[str]:
-        """Return the nodes that are in use, and those whose opting in the bus is about to tell.
+    def take_trace(self, uid: str, trace: TraceContext | None) -> None:
+        """Note the trace that a node's opting in began, as the bus tells it: the watch may have shown the same one."""
+        former = self.traces.get(uid)
+        if trace is not None and (former is None or former.trace_id != trace.trace_id):
+            self.traces[uid] = trace
 
-        The watch and the fact race; the fact is a few milliseconds behind. A node waits for it ``timings.opt_in``
-        at most, and not at all while the bus is away.
-        """
+    def held(self) -> frozenset[str]:
+        """Return the nodes that are in use, and those that another installation provisioned until a moment ago."""
         now = time.monotonic()
         self.blocked_until = {uid: until for uid, until in self.blocked_until.items() if until > now}
         held = frozenset(self.blocked_until)
         if now < self.handover_until:
             held |= {node.uid for node in self.nodes.values() if installed_on(node)}
-        if not self.bus.connected.is_set():
-            return held
-        since = now - self.timings.opt_in
-        self.seen_at = {uid: seen for uid, seen in self.seen_at.items() if seen > since}
-        return held | {uid for uid in self.seen_at if uid not in self.traces}
+        return held
 
     def forget_said(self) -> None:
         """Let every fact that holds be said again: the stream that heard them is gone."""

@@ -35,8 +35,6 @@ class NodeTimings:
 class Timings:
     """Of one term of leadership."""
 
-    opt_in: float = 1.0
-    """For which a node waits for the event of its opt-in, which is a few milliseconds behind the watch."""
     settle: float = 1.0
     """Shims that are applied together come one after another: changes within this time are one change of a node."""
     held: float = 0.2

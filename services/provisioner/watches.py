@@ -6,7 +6,6 @@ Invariant: nothing is decided here; each change wakes the node's key and, a mome
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -16,15 +15,15 @@ from provisioner.pod_refusals import PodRefusal
 from trellis.kube.informer import Change
 from trellis.provisioning.other_controllers import Controller, in_charge
 from trellis.provisioning.shims import ShimView
-from trellis.provisioning.views import JobView, NodeView
-from trellis.telemetry import get_logger
+from trellis.provisioning.views import JobView, NodeView, opting_in
+from trellis.telemetry import TraceContext, get_logger
 
 Wake = Callable[[str], None]
 _log = get_logger(__name__)
 
 
-def on_node(known: Known, wake: Wake) -> Callable[[Change[NodeView]], None]:
-    """Return the handler of Node changes."""
+def on_node(known: Known, wake: Wake, trace_of: Callable[[str], TraceContext]) -> Callable[[Change[NodeView]], None]:
+    """Return the handler of Node changes. ``trace_of``: the trace that an opting in begins (ADR 102)."""
 
     def handle(change: Change[NodeView]) -> None:
         known.marks.take_node(change.key, change.new)
@@ -33,7 +32,6 @@ def on_node(known: Known, wake: Wake) -> Callable[[Change[NodeView]], None]:
             known.traces.pop(change.old.uid, None)
             known.plans.pop(change.old.uid, None)
             known.waiting_since.pop(change.old.uid, None)
-            known.seen_at.pop(change.old.uid, None)
             known.in_use.pop(change.old.uid, None)
             known.refused.end(change.old.uid)
             known.told_unserved.discard(change.old.uid)
@@ -41,8 +39,8 @@ def on_node(known: Known, wake: Wake) -> Callable[[Change[NodeView]], None]:
             known.begun.end(change.old.uid)
         if change.new is not None and change.new.skip is None:
             known.told_skipped.pop(change.new.uid, None)
-        if change.new is not None and (change.old is None or change.new.opt_in != change.old.opt_in):
-            known.seen_at[change.new.uid] = time.monotonic()
+        if change.new is not None and (cause := opting_in(change.old, change.new)) is not None:
+            known.traces[change.new.uid] = trace_of(cause)
         wake(change.key)
 
     return handle

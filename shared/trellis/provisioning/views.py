@@ -259,6 +259,18 @@ def wish_of(node: NodeView, *, auto_provision: bool) -> Wish:
     return {"true": Wish.IN, "false": Wish.OUT}.get(node.opt_in, Wish.INVALID)
 
 
+def opting_in(former: NodeView | None, node: NodeView) -> str | None:
+    """Return the cause of the trace that a change of a Node begins by opting it in: ``uid/resourceVersion``.
+
+    None if the change does not opt it in by its annotation. All services that watch Nodes come to the same (ADR 102).
+    """
+    if wish_of(node, auto_provision=False) is not Wish.IN:
+        return None
+    if former is not None and former.uid == node.uid and former.opt_in == node.opt_in:
+        return None
+    return f"{node.uid}/{node.resource_version}"
+
+
 def proof_of(job: JobView, node: NodeView) -> Proof | None:
     """Say what is proved on the node by this Job, None if nothing is.
 

@@ -10,19 +10,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler, TraceIdRatioBased
-from opentelemetry.trace import Tracer
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, Decision, ParentBased, Sampler, TraceIdRatioBased
+from opentelemetry.trace import TraceFlags, Tracer, use_span
+from opentelemetry.util.types import Attributes
 
+from trellis.telemetry.derived import FIRST, Generator, ids_of
 from trellis.telemetry.export import ReportingExporter, otlp_processor
 from trellis.telemetry.logs import get_logger
 from trellis.telemetry.metrics import Metrics, process_metrics, trellis_version
+from trellis.telemetry.tracing import TraceContext
 
 ATTRIBUTE_CLUSTER: Final = "trellis.cluster"
 
@@ -69,6 +72,32 @@ class Telemetry:
     @cluster.setter
     def cluster(self, cluster: str | None) -> None:
         self._attribute.cluster = cluster
+
+    def trace_of(self, cause: str) -> TraceContext:
+        """Return the trace that a change begins, wherever it is seen: ``cause`` is its ``uid/resourceVersion``.
+
+        The position in it is its first span, which one service records (:meth:`begin`); all others are below it.
+        """
+        ids = ids_of(cause)
+        sampled = self._provider.sampler.should_sample(None, ids.trace, "").decision is Decision.RECORD_AND_SAMPLE
+        flags = TraceFlags.RANDOM_TRACE_ID | (TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
+        return TraceContext(f"00-{ids.trace:032x}-{ids.span:016x}-{flags:02x}")
+
+    @contextlib.contextmanager
+    def begin(
+        self, name: str, cause: str, *, start_ns: int | None = None, attributes: Attributes = None
+    ) -> Iterator[None]:
+        """Record the first span of the trace that a change begins, as the current one until the block ends.
+
+        ``cause`` as in :meth:`trace_of`; ``start_ns``: Unix nanoseconds at which the change was seen, None for now.
+        """
+        token = FIRST.set(ids_of(cause))
+        try:
+            span = self.tracer.start_span(name, context=Context(), start_time=start_ns, attributes=attributes)
+        finally:
+            FIRST.reset(token)
+        with use_span(span, end_on_exit=True):
+            yield
 
     async def shutdown(self, seconds: float = 5.0) -> None:
         """Send what is left, within so many seconds; what is not sent by then is dropped with a warning.
@@ -125,7 +154,8 @@ def setup(
         attributes["k8s.cluster.name"] = cluster
     sampler = _sampler(sample_ratio, anybody=bool(otlp_endpoint or span_exporters))
     # Without the exit handler: shutdown() is ours to call, and the SDK's may take 30 s.
-    provider = TracerProvider(sampler, Resource.create(attributes), shutdown_on_exit=False)
+    resource = Resource.create(attributes)
+    provider = TracerProvider(sampler, resource, shutdown_on_exit=False, id_generator=Generator())
     exporter = None
     if otlp_endpoint:
         processor, exporter = otlp_processor(otlp_endpoint)

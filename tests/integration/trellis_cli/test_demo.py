@@ -66,8 +66,8 @@ def test_the_demo_provisions_nodes_shows_them_and_a_trace_and_leaves_nothing(mac
     assert re.search(r"^trace [0-9a-f]{32} of node-0000", out, re.MULTILINE)
     order = [
         "node-watcher +publish node.opted_in",
-        "provisioner +└ receive node.opted_in",
-        "provisioner +└ reconcile jobs node-0000",
+        "provisioner +[│├└ ]+receive node.opted_in",
+        "provisioner +[│├└ ]+reconcile jobs node-0000",
         "kubernetes CREATE jobs",
         "publish provision.succeeded",
         "publish node.ready",

@@ -22,7 +22,7 @@ NODE: Final = (
     Edge(WATCHER, _NODE, ""),
     Edge(WATCHER, "publish node.opted_in", _NODE),
     Edge(PROVISIONER, "receive node.opted_in", "publish node.opted_in"),
-    Edge(PROVISIONER, _JOBS, "receive node.opted_in"),
+    Edge(PROVISIONER, _JOBS, _NODE),
     Edge(PROVISIONER, _CREATE, _JOBS),
     Edge(PROVISIONER, "kubernetes CREATE jobs", _CREATE),
     Edge(PROVISIONER, "installer job", _CREATE),

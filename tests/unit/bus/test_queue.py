@@ -103,6 +103,41 @@ async def test_a_key_added_while_it_runs_runs_again_and_only_then_is_acknowledge
         assert queue.depth == 0
 
 
+async def test_a_message_that_says_nothing_new_is_acknowledged_with_the_run_there_is_or_at_once(
+    telemetry: Telemetry,
+) -> None:
+    work, acked = Work(), list[Hashable]()
+    queue = new_queue(telemetry)
+    queue.add("a")
+    queue.cover("a", Acked(1, acked))
+    async with working(queue, work.run):
+        queue.cover("a", Acked(2, acked))
+        await settle()
+        assert acked == [], "the run that sees what they say has not ended"
+        await work.end("a")
+        assert sorted(map(str, acked)) == ["1", "2"]
+        queue.cover("a", Acked(3, acked))
+        await settle()
+        assert 3 in acked
+        assert work.started == ["a"]
+
+
+async def test_a_message_that_says_nothing_new_waits_for_a_run_that_failed(telemetry: Telemetry) -> None:
+    work, timers, acked = Work(), FakeTimers(), list[Hashable]()
+    queue = new_queue(telemetry, timers)
+    async with working(queue, work.run):
+        queue.add("a")
+        await settle()
+        await work.fail("a")
+        queue.cover("a", Acked(1, acked))
+        await settle()
+        assert acked == []
+        queue.add("a")
+        await settle()
+        await work.end("a")
+        assert acked == [1]
+
+
 async def test_different_keys_run_in_parallel_up_to_the_number_of_workers_in_order(telemetry: Telemetry) -> None:
     work = Work()
     queue = new_queue(telemetry, workers=2)

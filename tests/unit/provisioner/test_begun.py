@@ -5,8 +5,6 @@ The rules that the rollout's model takes for granted.
 
 from __future__ import annotations
 
-import asyncio
-from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -49,8 +47,7 @@ class Provisioner:
             self.kube.put(NAMESPACES, {"metadata": {"name": name}})
         uid = self.kube.put(NODES, {"metadata": {"name": "node-1"}})["metadata"]["uid"]
         self.node: NodeView = opted_in(a_node(uid=uid))
-        away = SimpleNamespace(connected=asyncio.Event())
-        self.known = Known(self.kube, cast("Bus", away), Settings(), {"node-1": self.node}, {})
+        self.known = Known(self.kube, Settings(), {"node-1": self.node}, {})
         self.known.ledger = Ledger({uid: SLOT})
         self.shown: list[str] = []
         self.ended = 0
@@ -60,9 +57,9 @@ class Provisioner:
         )
         proof = ProofEffects(self.kube, self.known, telemetry)
         self.effects = Effects(
-            self.kube, self.known.bus, recorder, self.known, telemetry, breaker, proof, self.show, self.count
+            self.kube, cast("Bus", None), recorder, self.known, telemetry, breaker, proof, self.show, self.count
         )
-        self.rollout = RolloutEffects(self.kube, self.known.bus, recorder, self.known)
+        self.rollout = RolloutEffects(self.kube, cast("Bus", None), recorder, self.known)
 
     def show(self, job: Manifest) -> None:
         self.shown.append(job["metadata"]["name"])

@@ -80,7 +80,7 @@ def kube() -> FakeKube:
 
 @pytest.fixture
 def known(kube: FakeKube) -> Known:
-    return Known(kube, cast("Bus", SilentBus()), Settings(), {}, {})
+    return Known(kube, Settings(), {}, {})
 
 
 @pytest.fixture
@@ -91,7 +91,9 @@ def effects(kube: FakeKube, known: Known) -> Effects:
     breaker = Breaker(leaders, recorder, scope, lambda: None)
     telemetry = setup("test", metrics=Metrics())
     proof = ProofEffects(leaders, known, telemetry)
-    return Effects(leaders, known.bus, recorder, known, telemetry, breaker, proof, lambda _: None, lambda: None)
+    return Effects(
+        leaders, cast("Bus", SilentBus()), recorder, known, telemetry, breaker, proof, lambda _: None, lambda: None
+    )
 
 
 def of_plans(effects: Effects) -> RolloutEffects:
@@ -235,7 +237,7 @@ class Rollout:
     async def plan(self, *, failing: int, new_leader: bool = False) -> float | None:
         known = self.effects.known
         if new_leader:
-            known = Known(self.kube, known.bus, known.settings, {}, {})
+            known = Known(self.kube, known.settings, {}, {})
             self.effects = replace(self.effects, known=known)
         nodes = [opted_in(a_node(f"node-{n}")) for n in range(5)]
         now = int(time.time())

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
-from typing import cast
 
 import pytest
 
 from provisioner.known import Known
 from provisioner.settings import Settings
-from trellis.bus.bus import Bus
 from trellis.crds.shim import RemovalPolicy
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import NodeView, Target, encode_digests
@@ -26,7 +24,7 @@ HAS = replace(proved(a_node(), Target((("spin", "1"),)).digest, "handler"), shim
 def tries_anew(node: NodeView, shim: ShimView, *others: ShimView) -> bool:
     """Return what the Job of a node says of what its runtime refused."""
     shims = {one.name: one for one in (shim, *others)}
-    known = Known(FakeKube(), cast("Bus", None), Settings(), {node.name: node}, shims)
+    known = Known(FakeKube(), Settings(), {node.name: node}, shims)
     target = known.target(node)
     assert target is not None
     task = known.task(node, target)

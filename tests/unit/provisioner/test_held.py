@@ -30,7 +30,7 @@ class Provisioner:
         out = {self.node.name: replace(self.node, opt_in="false")}
         self.listed = True
         marks = ShimMarks(lambda: self.listed)
-        self.known = Known(FakeKube(telemetry=telemetry), bus, Settings(), out, {}, marks=marks)
+        self.known = Known(FakeKube(telemetry=telemetry), Settings(), out, {}, marks=marks)
         self.known.ledger = Ledger({self.node.uid: Entry(DIGEST, 1, 5)})
         self.job = a_job(self.node)
         self.known.jobs.change(None, self.job)

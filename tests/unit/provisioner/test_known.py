@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -14,7 +14,6 @@ from provisioner.pods import users_of
 from provisioner.settings import Settings
 from support.nodes.shown import show_nodes
 from trellis import names
-from trellis.bus.bus import Bus
 from trellis.provisioning.installer_pods import InstallerState, installer_state
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.shim_marks import ShimMarks
@@ -95,7 +94,7 @@ def test_what_a_node_is_to_have_is_worked_out_anew_only_when_something_changed(
 
     monkeypatch.setattr("provisioner.known.target_of", counting)
     nodes, shims = {"a": a_node("a"), "b": a_node("b")}, {"spin": a_shim()}
-    known = Known(FakeKube(), cast("Bus", None), Settings(), nodes, shims)
+    known = Known(FakeKube(), Settings(), nodes, shims)
     first = [known.target(node) for node in nodes.values()]
     assert [known.target(node) for node in nodes.values()] == first
     assert sorted(asked) == ["a", "b"]
@@ -116,7 +115,7 @@ def of_shims(**digests: str) -> NodeView:
 
 async def test_a_node_is_not_begun_while_it_bears_the_label_of_a_shim_that_is_to_go() -> None:
     node = of_shims(spin="1")
-    known = Known(FakeKube(), cast("Bus", AwayBus()), Settings(), {node.name: node}, {})
+    known = Known(FakeKube(), Settings(), {node.name: node}, {})
     known.ledger = Ledger({})
     assert (await world_of(known)).hands_off == {node.uid}
     show_nodes(known, [replace(node, labels=())])
@@ -138,7 +137,7 @@ def test_nothing_is_planned_while_a_slot_names_shims_that_cannot_be_listed(
     shims: tuple[str, ...],
     undecidable: bool,
 ) -> None:
-    made = Known(FakeKube(), cast("Bus", None), Settings(), {}, {}, marks=ShimMarks(lambda: known))
+    made = Known(FakeKube(), Settings(), {}, {}, marks=ShimMarks(lambda: known))
     made.ledger = Ledger({"uid-node-1": Entry("d1", 1, 1000, shims)})
     assert made.undecidable() is undecidable
 

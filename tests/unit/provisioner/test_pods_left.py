@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -14,7 +12,6 @@ from provisioner.gather import snapshot_of
 from provisioner.known import Known
 from provisioner.settings import Settings
 from trellis import names
-from trellis.bus.bus import Bus
 from trellis.kube.resources import NAMESPACES, PODS
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.views import JobView
@@ -41,9 +38,8 @@ class World:
         self.kube = FakeKube(telemetry=setup("test", metrics=Metrics()))
         self.kube.put(NAMESPACES, {"metadata": {"name": NAMESPACE}})
         self.kube.put(PODS, pod)
-        bus = cast("Bus", SimpleNamespace(connected=asyncio.Event()))
         settings = Settings(installer_image="example.com/installer:1", installer_namespace=NAMESPACE)
-        self.known = Known(self.kube, bus, settings, {NEW.name: NEW}, {})
+        self.known = Known(self.kube, settings, {NEW.name: NEW}, {})
         self.slot = Entry(self.known.kwasm or DIGEST, 1, 5)
         self.known.ledger = Ledger({NEW.uid: self.slot})
 

@@ -8,7 +8,6 @@ import pytest
 
 from provisioner.known import Known
 from provisioner.settings import Settings
-from trellis.bus.bus import Bus
 from trellis.kube.client import Kube
 from trellis.provisioning.int_or_percent import CountOrPercent
 from trellis.provisioning.shims import ShimView
@@ -31,7 +30,7 @@ def test_of_a_shim_so_many_nodes_are_in_work_at_a_time(shim: ShimView, most: str
 def known(image: str, *shims: ShimView) -> Known:
     settings = Settings(installer_image=image)
     nodes: dict[str, NodeView] = {}
-    return Known(cast("Kube", None), cast("Bus", None), settings, nodes, {shim.name: shim for shim in shims})
+    return Known(cast("Kube", None), settings, nodes, {shim.name: shim for shim in shims})
 
 
 def test_an_opted_in_node_gets_the_legacy_image_if_there_is_one() -> None:

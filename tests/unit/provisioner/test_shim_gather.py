@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -12,7 +12,6 @@ from provisioner.known import Known
 from provisioner.settings import Settings
 from provisioner.shim_apply import ShimEffects
 from provisioner.shim_gather import Shims
-from trellis.bus.bus import Bus
 from trellis.installer_api.spec import ShimWish
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import CONTROLLER_REVISIONS, NAMESPACES, SHIMS
@@ -32,7 +31,7 @@ class Provisioner:
         self.kube = FakeKube()
         self.kube.put(NAMESPACES, {"metadata": {"name": SETTINGS.namespace}})
         self.nodes: dict[str, NodeView] = {}
-        known = Known(self.kube, cast("Bus", None), SETTINGS, self.nodes, {})
+        known = Known(self.kube, SETTINGS, self.nodes, {})
         self.shims = Shims(self.kube, known)
         self.effects = ShimEffects(self.kube, EventRecorder(self.kube, component="test"), SETTINGS.namespace)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -15,7 +15,6 @@ from provisioner.known import Known
 from provisioner.settings import Settings
 from support.suite.naming import lacking
 from trellis import names
-from trellis.bus.bus import Bus
 from trellis.installer_api.spec import ShimWish, parse_spec
 from trellis.kube.resources import CONTROLLER_REVISIONS, NAMESPACES, SHIMS
 from trellis.provisioning.attempts import Retries
@@ -67,7 +66,7 @@ class History:
         return wish.digest
 
     async def undo(self, node: NodeView, job: JobView, *shims: str) -> Task:
-        known = Known(self.kube, cast("Bus", None), SETTINGS, {node.name: node}, self.shims)
+        known = Known(self.kube, SETTINGS, {node.name: node}, self.shims)
         return await known.undo(node, job, shims, "CanaryFailed: it broke")
 
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import asdict
-from types import SimpleNamespace
-from typing import cast
 
 from provisioner.gather import snapshot_of, world_of
 from provisioner.known import Known
 from provisioner.settings import Settings
 from provisioner.timings import NodeTimings, Timings
-from trellis.bus.bus import Bus
 from trellis_dev.fakes.fake import FakeKube
 from trellis_dev.testing.builders import a_node
 
 
 def test_the_production_timings_are_these() -> None:
     assert asdict(Timings()) == {
-        "opt_in": 1,
         "settle": 1,
         "held": 0.2,
         "plan_delay": 0.05,
@@ -43,7 +38,6 @@ def test_the_production_timings_are_these() -> None:
 
 async def test_plans_and_decisions_depend_on_the_timings_that_are_given() -> None:
     node, timings = a_node(), Timings(held=3.0, nodes=NodeTimings(clear=0.5))
-    bus = cast("Bus", SimpleNamespace(connected=asyncio.Event()))
-    known = Known(FakeKube(), bus, Settings(), {node.name: node}, {}, timings=timings)
+    known = Known(FakeKube(), Settings(), {node.name: node}, {}, timings=timings)
     assert (await world_of(known)).held_again == 3.0
     assert (await snapshot_of(known, node.name)).timings == timings.nodes

@@ -32,6 +32,46 @@ async def test_services_of_a_process_keep_their_names_in_one_trace() -> None:
     await second.shutdown()
 
 
+async def test_services_that_see_the_same_change_are_in_one_trace_unasked() -> None:
+    spans = InMemorySpanExporter()
+    first = setup("node_watcher", span_exporters=[spans])
+    second = setup("provisioner", span_exporters=[spans])
+    with second.tracer.start_as_current_span("made", context=context_from(second.trace_of("uid-1/7"))):
+        pass
+    with first.begin("seen", "uid-1/7", start_ns=5, attributes={"k8s.node.name": "n"}):
+        with first.tracer.start_as_current_span("within"):
+            pass
+        trace = current_trace()
+    made, within, seen = spans.get_finished_spans()
+    assert seen.context is not None
+    assert trace == second.trace_of("uid-1/7")
+    assert (seen.parent, seen.start_time) == (None, 5)
+    for below in (made, within):
+        assert below.parent is not None
+        assert (below.parent.trace_id, below.parent.span_id) == (seen.context.trace_id, seen.context.span_id)
+        assert below.context is not None
+        assert below.context.span_id != seen.context.span_id
+    assert second.trace_of("uid-1/8").trace_id != second.trace_of("uid-1/7").trace_id
+    await first.shutdown()
+    await second.shutdown()
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.5, 1.0])
+async def test_whether_a_trace_is_sent_is_told_alike_by_all(ratio: float) -> None:
+    spans = InMemorySpanExporter()
+    first = setup("node_watcher", span_exporters=[spans], sample_ratio=ratio)
+    second = setup("provisioner", span_exporters=[spans], sample_ratio=ratio)
+    causes = [f"uid/{number}" for number in range(40)]
+    for cause in causes:
+        with first.begin(cause, cause):
+            pass
+    sent = {span.name for span in spans.get_finished_spans()}
+    assert sent == {cause for cause in causes if second.trace_of(cause).traceparent.endswith(("1", "3"))}
+    assert {0.0: sent == set(), 1.0: sent == set(causes)}.get(ratio, 0 < len(sent) < len(causes))
+    await first.shutdown()
+    await second.shutdown()
+
+
 async def test_the_cluster_is_on_the_spans_that_begin_after_it_is_known() -> None:
     spans = InMemorySpanExporter()
     telemetry = setup("node_watcher", span_exporters=[spans])

@@ -97,6 +97,7 @@ class KeyedQueue(Generic[K]):
         self._failures: dict[K, int] = {}
         self._blamed: dict[K, _Entry] = {}  # what the failed runs of a key still owe; joins its next run
         self._working: _Working[K] | None = None
+        self._acknowledging: set[asyncio.Task[None]] = set()
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -130,6 +131,20 @@ class KeyedQueue(Generic[K]):
         if key not in self._running:
             self._ready.add(key)
         self._pump()
+
+    def cover(self, key: K, ack: Acknowledgement) -> None:
+        """Acknowledge a message that says nothing new, with the run that its key is owed or in; at once without one.
+
+        Called where a watch has shown what the message says, and added the key then: a run of it sees, or saw, that.
+        """
+        for owed in (self._entries.get(key), self._current.get(key), self._blamed.get(key)):
+            if owed is not None:
+                owed.acks[ack.token] = ack
+                return
+        nothing = _Entry(self._timers.now(), {ack.token: ack})
+        acknowledging = asyncio.get_running_loop().create_task(self._acknowledge(key, nothing))
+        self._acknowledging.add(acknowledging)
+        acknowledging.add_done_callback(self._acknowledging.discard)
 
     def add_after(self, key: K, delay: float) -> None:
         """Add the key in ``delay`` seconds; of several pending delays only the shortest counts."""
@@ -272,6 +287,7 @@ class KeyedQueue(Generic[K]):
         if again is not None:
             self._retries.set(key, again)
         await self._acknowledge(key, entry)
+        self._current.pop(key, None)  # nothing is acknowledged with this run any more
 
     async def _acknowledge(self, key: K, entry: _Entry) -> None:
         while entry.acks:

@@ -1,0 +1,39 @@
+"""An event of which the watch has shown what it says starts no run."""
+
+from __future__ import annotations
+
+import pytest
+
+from provisioner.handlers import is_shown
+from trellis.events.node import NodeFact, NodeGone, NodeOptedOut
+from trellis.provisioning.views import NodeView
+from trellis_dev.testing.builders import a_node
+
+
+def seen(version: str, uid: str = "uid-1") -> NodeView:
+    return a_node("node-1", uid=uid, resource_version=version)
+
+
+def opted_out(version: str) -> NodeFact:
+    return NodeOptedOut(name="node-1", uid="uid-1", resource_version=version)
+
+
+GONE = NodeGone(name="node-1", uid="uid-1", resource_version="")
+
+
+@pytest.mark.parametrize(
+    ("fact", "node", "shown"),
+    [
+        pytest.param(opted_out("9"), seen("9"), True, id="the same version"),
+        pytest.param(opted_out("9"), seen("10"), True, id="a later version"),
+        pytest.param(opted_out("10"), seen("9"), False, id="the watch is behind"),
+        pytest.param(opted_out("9"), seen("10", uid="uid-2"), False, id="another Node of the name"),
+        pytest.param(opted_out("9"), None, False, id="a Node that the watch does not show"),
+        pytest.param(opted_out("x"), seen("x"), False, id="versions that are no numbers"),
+        pytest.param(GONE, None, True, id="it is gone"),
+        pytest.param(GONE, seen("9", uid="uid-2"), True, id="it was replaced"),
+        pytest.param(GONE, seen("9"), False, id="it is still shown"),
+    ],
+)
+def test_what_an_event_says_is_shown(fact: NodeFact, node: NodeView | None, *, shown: bool) -> None:
+    assert is_shown(fact, node) is shown
