@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import assert_never
 
 from provisioner.admitted import JobUnusable, create_job, delete_unusable, is_usable
@@ -169,11 +169,10 @@ class Effects:
                 assert_never(action)
 
     async def _create(self, action: CreateJob) -> None:
-        node = action.node
-        task = replace(self.known.task(node, action.target), feared=action.feared)
+        node, task = action.node, action.task
         names_of = (node.name, node.uid, task.digest, task.operation, action.attempt)
         job = names.installer_job_name(*names_of)
-        what = (action.target.digest, action.attempt)
+        what = (task.target.digest, action.attempt)
         if not self.known.begin(node, what, job):
             _log.info("the slot went to another node, or is about to", node=node.name, attempt=action.attempt)
             return

@@ -97,6 +97,7 @@ async def snapshot_of(known: Known, name: str) -> Snapshot:
         refusal_retry=known.refusal_retry(),
         update_refused=await _update_refused(known, node, job, done_for),
         refused=known.refused.words(node.uid) if node is not None else "",
+        task=known.task(node, target) if begins and node and target else None,
         blocked_for=known.blocked_for(node.uid) if node is not None else 0.0,
         pods_left=await known.pods.at_work(known.settings.installer_namespace, name) if begins else (),
         tell_skip=node is not None and node.skip is not None and known.told_skipped.get(node.uid) != node.skip,

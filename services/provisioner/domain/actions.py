@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 
 from provisioner.domain.canary import Canary, CanaryPod
+from provisioner.domain.resources import Task
 from provisioner.timings import NodeTimings
 from trellis.crds.shim import RemovalPolicy
 from trellis.events.envelope import FactData
@@ -84,6 +85,8 @@ class Snapshot:
     """Why node_watcher cannot write on the Node what is proved."""
     refused: str = ""
     """What is reported of the node as refused, with the API server's words; "" if nothing is."""
+    task: Task | None = None
+    """What the Job of the slot is to do, None if none may be made."""
     blocked_for: float = 0.0
     """Seconds for which the slot is given back, 0 if it is not: no Job is made meanwhile."""
     tell_skip: bool = False
@@ -98,10 +101,9 @@ class CreateJob:
     """Make the installer Job of one attempt."""
 
     node: NodeView
-    target: Target
+    task: Task
+    """What the Job is to do; ``node`` is as if its marks named what the task fears."""
     attempt: int
-    feared: frozenset[str] = frozenset()
-    """Shims that may be there already; ``node`` is as if its marks named them."""
     reason: Reason = Reason.CLAIMED
 
 

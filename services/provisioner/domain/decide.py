@@ -10,6 +10,7 @@ no Job of our own installer goes while the Node does not name what it left there
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Final
 
 from provisioner.domain.actions import (
@@ -134,7 +135,7 @@ def _begin(snapshot: Snapshot, node: NodeView, jobs: tuple[JobView, ...]) -> lis
         unfinished = any(job.deleting or job.state is not JobState.FAILED for job in jobs)
         return [] if unfinished else [WarnNode(node, Reason.OTHER_CONTROLLER, snapshot.other.advice)]
     entry, target = snapshot.entry, snapshot.target
-    if entry is None or target is None or not to_begin(node, snapshot.jobs, entry):
+    if entry is None or target is None or snapshot.task is None or not to_begin(node, snapshot.jobs, entry):
         return []
     if entry.digest != target.digest or not changes_of(node, target):
         return []  # what is wanted changed before the Job was made, or is done: the planner frees the slot
@@ -153,7 +154,7 @@ def _begin(snapshot: Snapshot, node: NodeView, jobs: tuple[JobView, ...]) -> lis
         return [LookAgain(snapshot.blocked_for)]  # the run that gave the slot back may have failed since
     gone = {action.job.uid for action in _outlived(jobs, newest(jobs))}
     clear = [DeleteJob(job, Reason.SUPERSEDED, foreground=False) for job in jobs if job.uid not in gone]
-    return [*clear, CreateJob(node, target, entry.attempt, snapshot.feared)]
+    return [*clear, CreateJob(node, replace(snapshot.task, feared=snapshot.feared), entry.attempt)]
 
 
 def leaving(node: NodeView, target: Target) -> tuple[str, ...]:

@@ -35,10 +35,10 @@ class Task:
     target: Target
     handlers: tuple[str, ...] = ()
     removed_handlers: tuple[str, ...] = ()
-    spec: InstallSpec | None = None
+    spec: InstallSpec | None = field(default=None, hash=False)
     removes: bool = False
     force: bool = False
-    first: InstallSpec | None = None
+    first: InstallSpec | None = field(default=None, hash=False)
     canaries: tuple[str, ...] = ()
     undoes: JobView | None = None
     blamed: str = ""

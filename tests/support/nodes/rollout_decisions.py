@@ -158,7 +158,9 @@ def decided(
     feared = doubted(node, entry, its) if entry and not certain else frozenset[str]()
     node = feared_on(node, feared) if feared else node
     target = begun_of(node, target_on(node, wish), entry)
-    snapshot = Snapshot(node.name, node, jobs, entry, target, frozenset(), None, 0.0, 20.0, NOW, 60.0, feared=feared)
+    task = task_of(node, target, {shim.name: shim for shim in wish.shims()}, _RULES) if target and entry else None
+    given = (node.name, node, jobs, entry, target, frozenset[str](), None, 0.0, 20.0, NOW, 60.0)
+    snapshot = Snapshot(*given, feared=feared, task=task)
     steps: list[Action] = []
     for action in decide(snapshot):
         steps += action.steps if isinstance(action, Destroy) else [action]
@@ -212,11 +214,8 @@ def _without_labels(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def made_job(action: CreateJob, version: int, made: int) -> JobView:
-    node, target = action.node, action.target
-    shims = {name: _shim(name, version) for name, _ in target.shims}
-    task = replace(task_of(node, target, shims, _RULES), feared=action.feared)
-    manifest = make_installer_job(_INSTALLER, node, task, action.attempt, None)
+def made_job(action: CreateJob, made: int) -> JobView:
+    manifest = make_installer_job(_INSTALLER, action.node, action.task, action.attempt, None)
     manifest["metadata"] |= {"uid": f"job-{made}", "resourceVersion": "8"}
     return replace(_as_job(manifest), created_at=1000 + made)
 

@@ -213,7 +213,7 @@ class Rollout:
     def _create(self, state: State, after: Replica, action: CreateJob) -> Iterator[tuple[str, State]]:
         """A request is sent, arrives, and is answered; each is a step. It is always the last one of its run."""
         uid, replica = action.node.uid, state.leader
-        job = made_job(action, replica.version, state.made)
+        job = made_job(action, state.made)
         made = state
         # Without its Node the garbage collector takes it at once.
         if all(job.name != other.name for other in state.jobs) and any(node.uid == uid for node in state.nodes):
@@ -354,7 +354,7 @@ def _has(node: NodeView, shims: dict[str, str]) -> bool:
 
 
 def _not_for(slot: Entry | None, action: CreateJob) -> bool:
-    return slot is None or (slot.digest, slot.attempt) != (action.target.digest, action.attempt)
+    return slot is None or (slot.digest, slot.attempt) != (action.task.target.digest, action.attempt)
 
 
 def _written(state: State, book: Book) -> State:

@@ -15,6 +15,7 @@ from provisioner.domain.actions import CreateJob, DeleteJob, User
 from provisioner.domain.decide import decide
 from provisioner.domain.doubts import NOTHING
 from provisioner.domain.plan import Plan, plan
+from provisioner.domain.resources import Task
 from provisioner.gather import snapshot_of, world_of
 from provisioner.known import Known
 from provisioner.pods import Pods
@@ -68,7 +69,7 @@ class Provisioner:
         self.ended += 1
 
     async def make(self) -> None:
-        await self.effects.apply([CreateJob(self.node, Target(((KWASM, DIGEST),)), SLOT.attempt)])
+        await self.effects.apply([CreateJob(self.node, Task(Target(((KWASM, DIGEST),))), SLOT.attempt)])
 
     @property
     def jobs(self) -> list[str]:
@@ -202,7 +203,7 @@ async def test_what_a_former_leader_may_have_begun_is_planned_as_a_removal(doubt
     assert (again.ledger, again.feared) == (outcome.ledger, ())
     [made] = decide(await snapshot_of(doubtful.known, "node-1"))
     assert isinstance(made, CreateJob)
-    assert made.feared == {"spin"}
+    assert made.task.feared == {"spin"}
     await doubtful.effects.apply([made])
     [job] = doubtful.kube.objects(JOBS)
     assert job["metadata"]["labels"][names.LABEL_OPERATION] == REMOVE
@@ -224,7 +225,7 @@ async def test_only_of_a_job_that_was_refused_it_is_certain_that_there_was_none(
         9, lambda _: status_reply(answer, "No", "no"), when=lambda request: request.path.endswith("/jobs")
     )
     with pytest.raises(KubeError):
-        await doubtful.effects.apply([CreateJob(doubtful.node, target, 1)])
+        await doubtful.effects.apply([CreateJob(doubtful.node, Task(target), 1)])
     assert bool(doubtful.known.certain) == certain
 
 

@@ -23,6 +23,7 @@ from provisioner.domain.actions import (
     WarnNode,
 )
 from provisioner.domain.decide import decide, inspect
+from provisioner.domain.resources import Task
 from support.suite.naming import lacking
 from trellis.crds.shim import RemovalPolicy
 from trellis.installer_api.result import FailureReason, InstallResult, Outcome, ShimResult
@@ -63,6 +64,7 @@ def deciding(
             done_for=done_for,
             other=other,
             pods_left=pods_left,
+            task=Task(Target(((KWASM, DIGEST),))),
         )
     )
 
@@ -76,7 +78,7 @@ def test_without_a_slot_no_job_is_made() -> None:
 
 
 def test_a_slot_makes_the_job_of_its_attempt() -> None:
-    assert deciding(NODE, entry=Entry(DIGEST, 3, 1000)) == [CreateJob(NODE, Target(((KWASM, DIGEST),)), 3)]
+    assert deciding(NODE, entry=Entry(DIGEST, 3, 1000)) == [CreateJob(NODE, Task(Target(((KWASM, DIGEST),))), 3)]
 
 
 def test_a_slot_with_nothing_left_to_change_makes_no_job() -> None:
@@ -327,7 +329,7 @@ def test_jobs_of_a_former_node_go_and_then_the_new_node_gets_its_own(state: JobS
     old = a_job(opted_in(a_node(uid="uid-former")), state)
     delete, *others = deciding(NODE, old, entry=SLOT)
     assert delete == DeleteJob(old, Reason.NODE_REPLACED, foreground=False)
-    create = CreateJob(NODE, Target(((KWASM, DIGEST),)), 1)
+    create = CreateJob(NODE, Task(Target(((KWASM, DIGEST),))), 1)
     assert others == ([] if state is JobState.ACTIVE else [create])
     left = deciding(NODE, replace(old, deleting=True), entry=SLOT, pods_left=("ns/pod",))
     assert kinds(left) == ["WarnNode", "GiveBackSlot"]
@@ -373,6 +375,7 @@ def removing(
             now=1020.0,
             users=users,
             policies=(("spin", policy),) if policy else (),
+            task=Task(target),
         )
     )
 
@@ -382,7 +385,7 @@ POD = User("default", "hello", "uid-pod", "spin")
 
 def test_a_shim_is_removed_once_its_label_is_gone_and_nobody_uses_it() -> None:
     node = with_shim()
-    assert removing(node) == [CreateJob(node, Target(()), 1)]
+    assert removing(node) == [CreateJob(node, Task(Target(())), 1)]
     labelled = replace(node, labels=(("spin", "provisioned"),))
     assert [type(action) for action in removing(labelled)] == [GiveBackSlot]
 

@@ -27,6 +27,7 @@ from provisioner.domain.actions import (
 from provisioner.domain.canary import Canary
 from provisioner.domain.decide import decide
 from provisioner.domain.plan import Plan
+from provisioner.domain.resources import Task
 from provisioner.gather import snapshot_of, world_of
 from provisioner.known import Known
 from provisioner.planner import Planner
@@ -361,7 +362,7 @@ async def test_a_job_that_a_quota_refuses_is_told_on_the_node_and_tried_again(ku
         1, lambda _: status_reply(403, "Forbidden", why), when=lambda request: request.path.endswith("jobs")
     )
     effects.known.installer = replace(effects.known.installer, image="example.com/installer")
-    create = CreateJob(a_node(uid=node["metadata"]["uid"]), Target(((KWASM, DIGEST),)), 1)
+    create = CreateJob(a_node(uid=node["metadata"]["uid"]), Task(Target(((KWASM, DIGEST),))), 1)
     effects.known.ledger = Ledger({create.node.uid: Entry(DIGEST, 1, 5)})
     with pytest.raises(Forbidden):
         await effects.apply([create])
@@ -401,7 +402,7 @@ async def test_what_went_with_the_namespace_of_installers_is_told_with_what_to_d
     effects.known.installer = replace(effects.known.installer, image="example.com/installer")
     effects.known.ledger = Ledger({node.uid: Entry(DIGEST, 1, 5)})
     with pytest.raises(KubeError):
-        await effects.apply([CreateJob(node, Target(((KWASM, DIGEST),)), 1)])
+        await effects.apply([CreateJob(node, Task(Target(((KWASM, DIGEST),))), 1)])
     [event] = kube.objects(EVENTS)
     assert why in event["message"]
     assert APPLY_AGAIN in event["message"]

@@ -20,6 +20,7 @@ from provisioner.domain.actions import (
 from provisioner.domain.decide import decide
 from provisioner.domain.job_clock import JobClock
 from provisioner.domain.plan import World, plan
+from provisioner.domain.resources import Task
 from provisioner.pod_refusals import PodRefusals, view_pod_refusal
 from trellis.kube.changes import Change, ChangeKind
 from trellis.provisioning.attempts import Retries, ShimLimits
@@ -37,7 +38,7 @@ WORDS = 'pods "x" is forbidden: exceeded quota: none'
 
 def a_snapshot(node: NodeView, *jobs: JobView, **changes: object) -> Snapshot:
     given = Snapshot("a", node, jobs, None, TARGET, frozenset(), None, verify_timeout=60, inspect_after=20, now=1020)
-    return replace(given, **changes)
+    return replace(given, task=Task(TARGET), **changes)
 
 
 def kinds(actions: list[object]) -> list[type]:

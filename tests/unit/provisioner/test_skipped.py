@@ -18,6 +18,7 @@ from provisioner.domain.actions import (
 )
 from provisioner.domain.decide import decide
 from provisioner.domain.plan import World, plan
+from provisioner.domain.resources import Task
 from trellis.provisioning.attempts import Retries, ShimLimits
 from trellis.provisioning.excluded_nodes import Skip
 from trellis.provisioning.int_or_percent import CountOrPercent
@@ -46,7 +47,7 @@ def claimed(given: World) -> list[str]:
 
 def a_snapshot(node: NodeView, *jobs: object, **changes: object) -> Snapshot:
     given = Snapshot("a", node, jobs, None, TARGET, frozenset(), None, verify_timeout=60, inspect_after=20, now=1020)  # type: ignore[arg-type]
-    return replace(given, **changes)
+    return replace(given, task=Task(TARGET), **changes)
 
 
 @pytest.mark.parametrize(

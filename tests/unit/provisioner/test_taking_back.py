@@ -163,7 +163,8 @@ def failed_undo(**changes: Any) -> JobView:
 
 def a_snapshot(node: NodeView, *jobs: JobView, shim: ShimView = SPIN, entry: Entry | None = None) -> Snapshot:
     target = target_of(node, [shim], None, auto_provision=False, require_checksum=True)
-    return Snapshot("node-1", node, jobs, entry, target, frozenset(), None, 60.0, 20.0, now=1020.0)
+    task = Task(target) if target else None
+    return Snapshot("node-1", node, jobs, entry, target, frozenset(), None, 60.0, 20.0, now=1020.0, task=task)
 
 
 def test_a_job_that_could_not_take_back_is_judged_and_stays_until_the_node_names_what_is_left() -> None:
