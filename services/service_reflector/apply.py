@@ -18,7 +18,6 @@ from service_reflector.domain.actions import (
     DeleteRoute,
     DeleteSlice,
     DropOthers,
-    Keep,
     LetGo,
     PatchService,
     RemoveService,
@@ -27,7 +26,7 @@ from service_reflector.domain.actions import (
     WriteRoute,
     WriteSlice,
 )
-from service_reflector.domain.resources import make_service, make_slice, make_slice_body, owned_by
+from service_reflector.domain.resources import make_service, make_slice, make_slice_body, make_ties
 from service_reflector.domain.routes import make_route
 from service_reflector.gather import Known
 from trellis import names
@@ -40,6 +39,7 @@ from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.refusals import is_terminating
 from trellis.kube.resources import ENDPOINT_SLICES, ENDPOINTS, HOST_CONFIGS, HTTP_ROUTES, SERVICES, Resource
 from trellis.lattice.domain.group_views import GroupView
+from trellis.lattice.domain.kept import belongs_to
 from trellis.lattice.domain.service_views import RouteView, ServiceView, SliceView, view_slice
 from trellis.telemetry import get_logger
 
@@ -94,10 +94,8 @@ class Effects:
                 return await self._create(action)
             case PatchService():
                 await self._patch(action.found, dict(action.patch), action.message)
-            case Keep():
-                await self._keep(namespace, action)
             case LetGo():
-                return await self._let_go(action)
+                await self._let_go(action)
             case RemoveService():
                 await self._remove(action)
             case WriteSlice() | DeleteSlice() | WriteRoute() | DeleteRoute():
@@ -143,26 +141,16 @@ class Effects:
         return True
 
     async def _patch(self, found: ServiceView, patch: Manifest, message: str) -> None:
-        await self._merge(found, patch)
-        _log.info("Service changed", service=found.key, message=message)
-
-    async def _merge(self, found: ServiceView, patch: Manifest) -> Manifest:
         read = {"uid": found.uid, "resourceVersion": found.resource_version}
         body = patch | {"metadata": read | (patch.get("metadata") or {})}
         written = await self.kube.merge_patch(
             SERVICES, found.name, body, found.namespace, field_manager=names.FIELD_MANAGER_SERVICE_REFLECTOR
         )
         self.services.wrote(written, found)
-        return written
+        _log.info("Service changed", service=found.key, message=message)
 
-    async def _let_go(self, action: LetGo) -> bool:
+    async def _let_go(self, action: LetGo) -> None:
         found = action.found
-        left = await self._without_finalizer(found)
-        _log.info("Service let go", service=found.key, reason=action.reason, message=action.message)
-        return found.deleting and not left
-
-    async def _without_finalizer(self, found: ServiceView) -> list[str]:
-        """Take our finalizer away; return those that are left."""
         left = [one for one in found.finalizers if one != names.WASMCLOUD_OPERATOR_SERVICE]
         with contextlib.suppress(NotFound):
             await self.kube.merge_patch(
@@ -172,47 +160,28 @@ class Effects:
                 found.namespace,
                 field_manager=names.FIELD_MANAGER_SERVICE_REFLECTOR,
             )
-        return left
+        _log.info("Service let go", service=found.key, reason=action.reason, message=action.message)
 
     async def _remove(self, action: RemoveService) -> None:
-        """Take the finalizer away, then delete: two writes, and what is left in between is removed by the next run."""
-        found, version = action.found, action.found.resource_version
+        """Delete it; once that is heard, the slice with its addresses goes, too."""
+        found = action.found
         with contextlib.suppress(NotFound):
-            if names.WASMCLOUD_OPERATOR_SERVICE in found.finalizers:
-                left = [one for one in found.finalizers if one != names.WASMCLOUD_OPERATOR_SERVICE]
-                written = await self._merge(found, {"metadata": {"finalizers": left}})
-                version = written["metadata"]["resourceVersion"]
-            await self.kube.delete(SERVICES, found.name, found.namespace, uid=found.uid, resource_version=version)
-        self.known.gone.add(found.uid)  # until that is heard
+            await self.kube.delete(
+                SERVICES, found.name, found.namespace, uid=found.uid, resource_version=found.resource_version
+            )
+        if names.WASMCLOUD_OPERATOR_SERVICE not in found.finalizers:
+            self.known.gone.add(found.uid)  # until that is heard
         _log.info("Service removed", service=found.key, message=action.message)
-
-    async def _keep(self, namespace: str, action: Keep) -> None:
-        piece, mark = action.slice, {names.ANNOTATION_KEPT: action.text}
-        if piece.found is None:
-            made = make_slice(piece, namespace, "")
-            made = await self.kube.create(
-                ENDPOINT_SLICES, made | {"metadata": made["metadata"] | {"annotations": mark}}
-            )
-        else:
-            read = {"uid": piece.found.uid, "resourceVersion": piece.found.resource_version}
-            # Without an owner it does not go with the Service.
-            body = {"metadata": read | {"annotations": mark, "ownerReferences": []}}
-            made = await self.kube.merge_patch(
-                ENDPOINT_SLICES, piece.name, body, namespace, field_manager=names.FIELD_MANAGER_SERVICE_REFLECTOR
-            )
-        self.slices.wrote(made, piece.found)
 
     async def _write_slice(self, namespace: str, action: WriteSlice) -> bool:
         wanted, found = action.wanted, action.wanted.found
         service = self.known.services.get(f"{namespace}/{action.service}")
         if service is None:
             return False  # it was deleted this moment
+        ties = make_ties(wanted, service)
         if found is not None:
-            metadata = {
-                "uid": found.uid,
-                "resourceVersion": found.resource_version,
-                "ownerReferences": owned_by(action.service, service.uid),
-            } | ({"annotations": {names.ANNOTATION_KEPT: None}} if found.kept else {})
+            no_longer = {"annotations": {names.ANNOTATION_KEPT: None}} if found.kept else {}
+            metadata = {"uid": found.uid, "resourceVersion": found.resource_version, **no_longer, **ties}
             with contextlib.suppress(NotFound):
                 written = await self.kube.merge_patch(
                     ENDPOINT_SLICES,
@@ -223,7 +192,7 @@ class Effects:
                 )
                 self.slices.wrote(written, found)
                 return True
-        body = make_slice(wanted, namespace, service.uid)
+        body = make_slice(wanted, namespace, ties)
         try:
             made = await self.kube.create(ENDPOINT_SLICES, body)
         except AlreadyExists:
@@ -242,7 +211,7 @@ class Effects:
         name, namespace = metadata["name"], metadata["namespace"]
         listing = await self.kube.list(ENDPOINT_SLICES, namespace, field_selector=f"metadata.name={name}")
         found = next((view_slice(item) for item in listing.items), None)
-        if found is None or found.owner != service.uid or found.family != body["addressType"]:
+        if found is None or not belongs_to(found, service.uid) or found.family != body["addressType"]:
             return None
         read = {"uid": found.uid, "resourceVersion": found.resource_version}
         patch = {key: value for key, value in body.items() if key != "addressType"} | {"metadata": metadata | read}

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from service_reflector.domain.keeping import read_kept
 from service_reflector.domain.ownership import HostGroups, Owner, Undecided, owner_of, recorded_groups, successors
 from service_reflector.domain.snapshot import Claim, Preserved, Refused, Snapshot
 from service_reflector.domain.wishes import Wish, wish_of
@@ -23,6 +22,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import NAMESPACES
 from trellis.lattice.domain.group_views import GroupView, lattice_name
+from trellis.lattice.domain.kept import read_kept
 from trellis.lattice.domain.manifests import Application
 from trellis.lattice.domain.reach import read_reach
 from trellis.lattice.domain.running import Running
@@ -32,7 +32,7 @@ from trellis.provisioning.other_controllers import Controller
 
 @dataclass(slots=True)
 class Known:
-    """What is remembered during a term. ``kept``: slices by key for whose Service something is kept.
+    """What is remembered during a term. ``kept``: by key the slices with the addresses of a Service that is not there.
 
     ``gone``: uids of Services that we deleted and that are still seen. ``said``: by Service what the bus was told.
     ``controller``: of wasmcloud-operator, while it runs. ``groups_known``: the API server serves host groups.

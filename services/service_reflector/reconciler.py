@@ -60,7 +60,7 @@ class Reflect:
             snapshot = await self._look(key)  # with what was written, as the API server returned it
         with self.stories.follow(key):
             waits.append(again := await self._say(snapshot))
-        if again is None and _settled(snapshot):
+        if again is None and not removed and _settled(snapshot):
             self.stories.end(key)
         return min((wait for wait in waits if wait is not None), default=None)
 

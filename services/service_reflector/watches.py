@@ -10,7 +10,6 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from service_reflector.domain.keeping import read_kept
 from service_reflector.gather import Known
 from trellis import names
 from trellis.kube.client import Kube
@@ -18,6 +17,7 @@ from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import DEPLOYMENTS, ENDPOINT_SLICES, HOST_CONFIGS, HTTP_ROUTES, PODS, SERVICES
 from trellis.kube.watch_timings import WatchTimings
 from trellis.lattice.domain.group_views import GroupView, view_group
+from trellis.lattice.domain.kept import read_kept
 from trellis.lattice.domain.service_views import (
     POD_SELECTOR,
     SLICE_SELECTOR,
@@ -182,7 +182,11 @@ def on_service(known: Known, wake: Wake) -> Callable[[Change[ServiceView]], None
             known.mirrors.setdefault((new.lattice, new.application), set()).add(change.key)
             known.by_key.setdefault(f"{new.namespace}/{new.application}", set()).add(change.key)
             known.by_mark.setdefault(new.lattice, set()).add(change.key)
-        for key in {f"{one.namespace}/{one.application or one.name}" for one in (change.old, change.new) if one}:
+        keys = {f"{one.namespace}/{one.application or one.name}" for one in (change.old, change.new) if one}
+        if change.old is None or change.new is None:
+            for name, piece in known.slices.get(change.key, {}).items():
+                keys |= _note_kept(known, name, piece, left=change.new is None)
+        for key in keys:
             wake(key)
 
     return handle
@@ -195,14 +199,12 @@ def on_slice(known: Known, wake: Wake) -> Callable[[Change[SliceView]], None]:
         for one in (change.old, change.new):
             if one is not None:
                 _drop(known.slices, one.service_key, change.key)
-            if one is not None and (kept := read_kept(one.kept)) is not None:
-                _drop(known.kept, f"{one.namespace}/{kept.application}", change.key)
+                _note_kept(known, change.key, one, left=False)
         if change.new is not None:
             known.slices.setdefault(change.new.service_key, {})[change.key] = change.new
-            if (kept := read_kept(change.new.kept)) is not None:
-                key = f"{change.new.namespace}/{kept.application}"
-                known.kept.setdefault(key, {})[change.key] = change.new
-                wake(key)
+            if change.new.service_key not in known.services:
+                for key in _note_kept(known, change.key, change.new, left=True):
+                    wake(key)
         for key in {one.service_key for one in (change.old, change.new) if one is not None}:
             service = known.services.get(key)
             if service is not None:
@@ -220,6 +222,18 @@ def on_route(known: Known, wake: Wake) -> Callable[[Change[RouteView]], None]:
             wake(f"{service.namespace}/{service.application}")
 
     return handle
+
+
+def _note_kept(known: Known, name: str, piece: SliceView, *, left: bool) -> set[str]:
+    """Note whether the Service is gone whose addresses a slice keeps, if it keeps any; return the keys it concerns."""
+    if (kept := read_kept(piece.kept)) is None:
+        return set()
+    key = f"{piece.namespace}/{kept.application}"
+    if left:
+        known.kept.setdefault(key, {})[name] = piece
+    else:
+        _drop(known.kept, key, name)
+    return {key}
 
 
 def _drop(index: dict[str, dict[str, V]], key: str, inner: str) -> None:

@@ -26,7 +26,7 @@ from support.lattices.host_groups import MINIMAL
 from support.suite.tcp_proxy import TcpProxy
 from support.wadm.manifests import ANY_HOST, capability, link
 from trellis import names
-from trellis.kube.resources import APPLICATIONS, DEPLOYMENTS, HOST_CONFIGS, SERVICES
+from trellis.kube.resources import APPLICATIONS, DEPLOYMENTS, ENDPOINT_SLICES, HOST_CONFIGS, SERVICES
 
 Manifest = dict[str, Any]
 _HOME: Final = "home"
@@ -159,6 +159,9 @@ class LatticeSide:
                 *_wrong_service(services.get(name), app),
             ):
                 yield f"{name}: {one}"
+        for piece in await self._items(ENDPOINT_SLICES):
+            if (name := piece["metadata"].get("labels", {}).get(names.LABEL_SERVICE_NAME, "")) not in services:
+                yield f"EndpointSlice {piece['metadata']['name']} is left of Service {name}"
         deployments = {one["metadata"]["name"]: one for one in await self._items(DEPLOYMENTS)}
         groups = {one["metadata"]["name"]: one for one in await self._items(HOST_CONFIGS)}
         for name, hosts in {**dict.fromkeys(GROUPS), _HOME: 1, **wanted.groups}.items():

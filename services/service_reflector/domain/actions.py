@@ -37,17 +37,8 @@ class PatchService:
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
-    """Write down on an EndpointSlice what a Service has been given, and let the slice outlive it."""
-
-    slice: Slice
-    text: str
-    reason: str = "DeletedByHand"
-
-
-@dataclass(frozen=True, slots=True)
 class LetGo:
-    """Take our finalizer from a Service."""
+    """Take from a Service the finalizer that former versions put on it."""
 
     found: ServiceView
     reason: str
@@ -56,7 +47,7 @@ class LetGo:
 
 @dataclass(frozen=True, slots=True)
 class RemoveService:
-    """Delete a Service, with leave of the circuit breaker; its slices go with it."""
+    """Delete a Service, with leave of the circuit breaker; what it owns goes with it."""
 
     found: ServiceView
     reason: str
@@ -128,7 +119,6 @@ class WarnService:
 Action = (
     CreateService
     | PatchService
-    | Keep
     | LetGo
     | RemoveService
     | WriteSlice

@@ -15,7 +15,6 @@ from service_reflector.domain.actions import (
     CreateService,
     DeleteSlice,
     DropOthers,
-    Keep,
     LetGo,
     PatchService,
     RemoveService,
@@ -24,14 +23,14 @@ from service_reflector.domain.actions import (
     WriteSlice,
 )
 from service_reflector.domain.hosts import hosts_for
-from service_reflector.domain.keeping import read_kept, write_kept
 from service_reflector.domain.resources import Mirror, make_service_patch, port_names
 from service_reflector.domain.routes import route_actions
-from service_reflector.domain.slices import FAMILIES, Reach, Slice, pack
+from service_reflector.domain.slices import FAMILIES, Reach, Slice, make_empty, pack, with_keeper
 from service_reflector.domain.snapshot import Claim, Snapshot
 from trellis import names
 from trellis.lattice.domain.addresses import Family
 from trellis.lattice.domain.group_views import lattice_name
+from trellis.lattice.domain.kept import belongs_to, read_kept
 from trellis.lattice.domain.manifests import Listener, Protocol
 from trellis.lattice.domain.service_views import ServiceView
 from trellis.limits.breaker import Destruction
@@ -45,11 +44,7 @@ PORTS_MOST: Final = 100
 def decide(snapshot: Snapshot) -> list[Action]:
     """Return what is to be done, in order."""
     if snapshot.let_go:
-        return [
-            LetGo(one, reason="Uninstalled", message="this service is to be uninstalled")
-            for one in snapshot.services.values()
-            if one.application and names.WASMCLOUD_OPERATOR_SERVICE in one.finalizers
-        ]
+        return list(_uninstall(snapshot))
     actions: list[Action] = [Warn(one.group, one.reason, one.message) for one in snapshot.refused]
     for claim in snapshot.claims:
         actions += _warnings(claim)
@@ -63,6 +58,20 @@ def decide(snapshot: Snapshot) -> list[Action]:
         actions.append(WarnService(kept.service, kept.reason, kept.message))
         actions += [Warn(group, kept.reason, kept.message) for group in kept.groups]
     return actions
+
+
+def _uninstall(snapshot: Snapshot) -> Iterator[Action]:
+    """Yield what leaves Services to Kubernetes alone: all of their slices go with them, and no finalizer holds one."""
+    for name, pieces in snapshot.slices.items():
+        there = snapshot.services.get(name)
+        for one in filter(lambda one: one.kept, pieces):
+            if there is not None and belongs_to(one, there.uid):
+                yield WriteSlice(name, Slice(one.name, name, one.family, one.ports, one.endpoints, one), "Uninstalled")
+            else:
+                yield DeleteSlice(one, "Uninstalled")
+    for service in snapshot.services.values():
+        if service.application:
+            yield from _let_go(service, "Uninstalled", "this service is to be uninstalled")
 
 
 def mirrors_of(snapshot: Snapshot) -> dict[str, Mirror]:
@@ -86,9 +95,18 @@ def _held(snapshot: Snapshot) -> dict[str, str]:
     }
     there = snapshot.services.get(plain)
     foreign = there is not None and not there.application and not there.peers
+    without = [
+        claim
+        for claim in snapshot.claims
+        if claim.lattice not in held and claim.application.listeners and claim.wish.wanted
+    ]
+    for claim in without:
+        name = _former_name(snapshot, claim.lattice)
+        if name and name not in held.values() and not (foreign and name == plain):
+            held[claim.lattice] = name
     taken = plain in held.values()
-    for claim in snapshot.claims:
-        if claim.lattice in held or not claim.application.listeners or not claim.wish.wanted:
+    for claim in without:
+        if claim.lattice in held:
             continue
         if foreign:
             held[claim.lattice] = ""
@@ -97,6 +115,15 @@ def _held(snapshot: Snapshot) -> dict[str, str]:
         else:
             held[claim.lattice], taken = plain, True
     return held
+
+
+def _former_name(snapshot: Snapshot, lattice: str) -> str:
+    """Return the name of the Service that a lattice's application had until it was deleted, "" if that is not known."""
+    for name, pieces in snapshot.slices.items():
+        for kept in filter(None, (read_kept(one.kept) for one in pieces)):
+            if (kept.application, kept.lattice) == (snapshot.name, lattice):
+                return name
+    return ""
 
 
 def _wanted(snapshot: Snapshot, claim: Claim, name: str) -> Mirror:
@@ -125,8 +152,11 @@ def _mirror(snapshot: Snapshot, claim: Claim, name: str) -> Iterator[Action]:
     mirror = _wanted(snapshot, claim, name)
     there = snapshot.services.get(name)
     if there is not None and there.deleting:
+        # Another is made once it is gone. One of a former version waits for us, and its addresses stand nowhere yet.
         if not claim.remembered:
-            yield from _deleted(snapshot, claim, mirror, there)
+            if not snapshot.terminating:
+                yield from _slices(snapshot, claim, mirror, there)
+            yield from _let_go(there, "DeletedByHand", "it was deleted, and its application lives")
         return
     slices = list(_slices(snapshot, claim, mirror, there))
     if claim.remembered:
@@ -157,31 +187,6 @@ def _name_taken(snapshot: Snapshot, claim: Claim) -> Iterator[Action]:
         yield Warn(claim.group, "ServiceNameTaken", why)
 
 
-def _deleted(snapshot: Snapshot, claim: Claim, mirror: Mirror, there: ServiceView) -> Iterator[Action]:
-    """Yield what becomes of a Service that somebody deletes while its application lives."""
-    if snapshot.terminating:
-        yield from _let_go(there, "NamespaceTerminating", f"namespace {snapshot.namespace} is going")
-        return
-    why = "it was deleted, and its application lives: it is made again with the same addresses"
-    if names.WASMCLOUD_OPERATOR_SERVICE in there.finalizers:
-        yield from _keep(snapshot, claim, mirror, there)
-        yield LetGo(there, reason="DeletedByHand", message=why)
-    yield CreateService(mirror, f"application {claim.application.name} listens", (there.manifest or {}).get("spec"))
-
-
-def _keep(snapshot: Snapshot, claim: Claim, mirror: Mirror, there: ServiceView) -> Iterator[Action]:
-    """Yield what writes down the addresses of a Service that is let go, unless they are: we may end right after."""
-    text, found = write_kept(there), snapshot.slices.get(mirror.name, ())
-    if any((one.kept, one.owner) == (text, "") for one in found):
-        return
-    pieces = pack(mirror.name, _reaches(claim, mirror), found)
-    piece = next((one for one in pieces if one.found is not None), pieces[0] if pieces else None)
-    if piece is None:  # of no host yet
-        name = names.slice_name(mirror.name, mirror.ports[0][0], Family.IPV4, 0)
-        piece = Slice(name, mirror.name, Family.IPV4.value, (), ())
-    yield Keep(piece, text)
-
-
 def _former(snapshot: Snapshot, mirror: Mirror) -> Mapping[str, Any] | None:
     """Return what the Service had been given in whose place this one comes, None if that is not known."""
     for one in snapshot.slices.get(mirror.name, ()):
@@ -197,14 +202,14 @@ def _let_go(there: ServiceView, reason: str, message: str) -> Iterator[Action]:
 
 
 def _slices(snapshot: Snapshot, claim: Claim, mirror: Mirror, there: ServiceView | None) -> Iterator[Action]:
-    found = snapshot.slices.get(mirror.name, ())
-    wanted = pack(mirror.name, _reaches(claim, mirror), found)
-    owner = there.uid if there is not None else ""
+    found, reaches = snapshot.slices.get(mirror.name, ()), _reaches(claim, mirror)
+    pieces = pack(mirror.name, reaches, found) or [make_empty(mirror.name, reaches[0])]
+    wanted = with_keeper(pieces, mirror.application, mirror.lattice)
     for one in wanted:
-        if one.differs(owner):
+        if there is None or one.differs(there):
             yield WriteSlice(mirror.name, one)
-    kept = {one.name for one in wanted}
-    yield from (DeleteSlice(one) for one in found if one.name not in kept)
+    stay = {one.name for one in wanted}
+    yield from (DeleteSlice(one) for one in found if one.name not in stay)
 
 
 def _reaches(claim: Claim, mirror: Mirror) -> list[Reach]:
@@ -246,9 +251,11 @@ def _removals(snapshot: Snapshot, held: dict[str, str]) -> Iterator[Action]:
             yield from _let_go(one, "NamespaceTerminating", "nothing is to be there")
     for name, pieces in snapshot.slices.items():
         there = snapshot.services.get(name)
-        if name not in claimed and (there is None or not there.application):
-            # Kept for a Service that is not made again: they belong to none, so nobody else removes them.
-            yield from (DeleteSlice(one, "Unpublished") for one in pieces if one.kept and one not in snapshot.awaited)
+        for piece in pieces if name not in claimed else ():
+            # Its Service is gone and is not made again, and it belongs to none: nobody else removes it.
+            left = piece.kept and not (there is not None and belongs_to(piece, there.uid))
+            if left and piece not in snapshot.awaited:
+                yield DeleteSlice(piece, "Unpublished")
 
 
 def _copied(one: ServiceView) -> str:

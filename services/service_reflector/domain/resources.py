@@ -14,16 +14,16 @@ from service_reflector.domain.slices import Slice
 from service_reflector.domain.wishes import Wish
 from trellis import names
 from trellis.lattice.domain.addresses import Family
+from trellis.lattice.domain.kept import ALLOCATED, write_kept
 from trellis.lattice.domain.manifests import Listener, Protocol
 from trellis.lattice.domain.reach import write_reach
+from trellis.lattice.domain.service_views import ServiceView
 from trellis.names import WADM_OPERATOR
 
 Manifest = dict[str, Any]
 
 _DUAL: Final = "PreferDualStack"
 _PORT_NAME_MAX: Final = 40
-ALLOCATED: Final = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort")
-"""What the API server gave a Service, and one that is made in its place is to have again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,6 @@ def make_service(mirror: Mirror, allocated: Mapping[str, Any] | None = None) -> 
             "namespace": mirror.namespace,
             "labels": _labels(mirror) | {names.LABEL_MANAGED_BY: WADM_OPERATOR},
             "annotations": _annotations(mirror),
-            "finalizers": [names.WASMCLOUD_OPERATOR_SERVICE],
         },
         "spec": spec,
     }
@@ -130,8 +129,9 @@ def make_service_patch(mirror: Mirror, found: Mapping[str, Any], *, adopting: bo
             key: None for one in gone if (key := one.removeprefix(mark)) != one and key not in wanted and key in there
         }
         metadata |= {field: changed} if changed else {}
-    if names.WASMCLOUD_OPERATOR_SERVICE not in found["finalizers"]:
-        metadata["finalizers"] = [*found["finalizers"], names.WASMCLOUD_OPERATOR_SERVICE]
+    if names.WASMCLOUD_OPERATOR_SERVICE in found["finalizers"]:
+        # Of wasmcloud-operator, or of a version that did not keep the addresses on a slice from the start.
+        metadata["finalizers"] = [one for one in found["finalizers"] if one != names.WASMCLOUD_OPERATOR_SERVICE]
     spec = _spec_patch(mirror, found["spec"])
     return ({"metadata": metadata} if metadata else {}) | ({"spec": spec} if spec else {})
 
@@ -196,8 +196,8 @@ def _annotations(mirror: Mirror) -> dict[str, str]:
     return {**dict(mirror.wish.annotations), **own}
 
 
-def make_slice(wanted: Slice, namespace: str, owner: str) -> Manifest:
-    """Return an EndpointSlice of a Service; ``owner`` is that Service's uid, "" for a slice that is to outlive it."""
+def make_slice(wanted: Slice, namespace: str, ties: Manifest) -> Manifest:
+    """Return an EndpointSlice of a Service; ``ties``: as ``make_ties`` returns them."""
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -208,11 +208,18 @@ def make_slice(wanted: Slice, namespace: str, owner: str) -> Manifest:
                 names.LABEL_SERVICE_NAME: wanted.service,
                 names.LABEL_SLICE_MANAGED_BY: names.SLICE_MANAGED_BY,
             },
-            "ownerReferences": owned_by(wanted.service, owner) if owner else [],
+            **ties,
         },
         "addressType": wanted.family,
         **make_slice_body(wanted),
     }
+
+
+def make_ties(wanted: Slice, service: ServiceView) -> Manifest:
+    """Return the metadata of a slice that tie it to its Service: its addresses, or a reference with which it goes."""
+    if wanted.keeps is None:
+        return {"ownerReferences": owned_by(service.name, service.uid)}
+    return {"annotations": {names.ANNOTATION_KEPT: write_kept(*wanted.keeps, service)}, "ownerReferences": []}
 
 
 def make_slice_body(wanted: Slice) -> Manifest:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import ipaddress
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from trellis import names
 from trellis.installer_api.digits import whole
 from trellis.lattice.domain.addresses import Family
-from trellis.lattice.domain.service_views import PodView, SliceView
+from trellis.lattice.domain.kept import write_kept
+from trellis.lattice.domain.service_views import PodView, ServiceView, SliceView
 
 Manifest = Mapping[str, Any]
 
@@ -38,7 +39,10 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A slice there is to be. ``found``: what is there of it."""
+    """A slice there is to be. ``found``: what is there of it.
+
+    ``keeps``: application and lattice of the Service whose addresses stand on it; None: it is owned by the Service.
+    """
 
     name: str
     service: str
@@ -46,11 +50,13 @@ class Slice:
     ports: tuple[Manifest, ...]
     endpoints: tuple[Manifest, ...]
     found: SliceView | None = None
+    keeps: tuple[str, str] | None = None
 
-    def differs(self, owner: str) -> bool:
-        """Say whether what is there is another, or belongs to a Service with another uid."""
+    def differs(self, service: ServiceView) -> bool:
+        """Say whether what is there is another, or is not tied to this very Service as it stands."""
         one = self.found
-        return one is None or (one.owner, one.ports, one.endpoints) != (owner, self.ports, self.endpoints)
+        ties = (service.uid, "") if self.keeps is None else ("", write_kept(*self.keeps, service))
+        return one is None or (one.owner, one.kept, one.ports, one.endpoints) != (*ties, self.ports, self.endpoints)
 
 
 def make_endpoint(pod: PodView, addresses: Sequence[str]) -> dict[str, Any]:
@@ -65,6 +71,19 @@ def make_endpoint(pod: PodView, addresses: Sequence[str]) -> dict[str, Any]:
         "targetRef": {"kind": "Pod", "name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
     }
     return endpoint | ({"nodeName": pod.node} if pod.node else {})
+
+
+def make_empty(service: str, reach: Reach) -> Slice:
+    """Return the slice of a Service of which no host is an endpoint yet: its addresses have to stand somewhere."""
+    family = reach.families[0]
+    ports = tuple(_port(*port) for port in reach.ports)
+    return Slice(names.slice_name(service, reach.name, family, 0), service, family.value, ports, ())
+
+
+def with_keeper(pieces: Sequence[Slice], application: str, lattice: str) -> list[Slice]:
+    """Have one slice keep the addresses: the one that does, else one that is there, else the first."""
+    keeper = min(pieces, key=lambda one: 2 if one.found is None else 0 if one.found.kept else 1)
+    return [replace(one, keeps=(application, lattice)) if one is keeper else one for one in pieces]
 
 
 def pack(service: str, reaches: Iterable[Reach], found: Sequence[SliceView]) -> list[Slice]:

@@ -217,7 +217,7 @@ def _leave(rows: Iterable[Row], other: str = "") -> None:
 async def _look(kube: Kube, guard: Guard, place: str | None, row: Row) -> None:
     """Show what would be let go, or is left alone."""
     try:
-        async for page in kube.pages(Selection(guard.res, place)):
+        async for page in kube.pages(Selection(guard.res, place, guard.selector)):
             ours = [one for one in page.items if guard.is_ours(one)]
             row.there += len(ours)
             for one in ours:
@@ -231,7 +231,7 @@ async def _free(kube: Kube, guard: Guard, place: str | None, row: Row) -> str:
     """Take the finalizer from every object; return which still bear it, "" for none, which was looked at after it."""
     held, there = [], 0
     try:
-        async for page in kube.pages(Selection(guard.res, place)):
+        async for page in kube.pages(Selection(guard.res, place, guard.selector)):
             there += sum(map(guard.is_ours, page.items))
             held += [one for one in page.items if guard.holds(one)]
     except NotFound as error:

@@ -1,4 +1,4 @@
-"""Which objects bear a finalizer of Trellis, how it is taken away, and what stays behind.
+"""Which objects bear a finalizer of Trellis, or outlive their owner; how that is ended, and what stays behind.
 
 Pure. In: raw manifests, leases, a clock's reading. Out: writes, rows, sentences for people. Called by ``let_go``.
 Invariants: only finalizers of ours are taken, each from the very object, with the finalizers it was seen with; every
@@ -13,7 +13,18 @@ from typing import Any, Final
 
 from trellis import names
 from trellis.kube.lease import LeaseRecord
-from trellis.kube.resources import APPLICATIONS, HOST_CONFIGS, SERVICES, SHIMS, Manifest, Resource, key_of
+from trellis.kube.resources import (
+    APPLICATIONS,
+    ENDPOINT_SLICES,
+    HOST_CONFIGS,
+    SERVICES,
+    SHIMS,
+    Manifest,
+    Resource,
+    key_of,
+)
+from trellis.lattice.domain.kept import read_kept
+from trellis.lattice.domain.service_views import SLICE_SELECTOR
 
 SELECTOR: Final = (
     "app.kubernetes.io/name=trellis,app.kubernetes.io/component in "
@@ -21,13 +32,16 @@ SELECTOR: Final = (
 )
 """Selects what runs services that put finalizers on objects, as the chart labels it."""
 _OVER: Final = frozenset({"Succeeded", "Failed"})
+_ESCAPED: Final = names.ANNOTATION_KEPT.replace("/", "~1")
+"""As a JSON pointer has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
     """A finalizer that a service puts on a kind.
 
-    ``mark``: annotation that tells ours from others that bear it. ``stays``: what holds once it is gone.
+    ``mark``: annotation that tells ours from others that bear it, ``selector``: labels that do. ``stays``: what holds
+    once it is gone.
     ``unfinished``: what was not done to an object that was being deleted. ``claimed``: the kind is looked after by one
     installation of the cluster, the one that provisions its nodes.
     """
@@ -39,6 +53,7 @@ class Guard:
     unfinished: str
     mark: str = ""
     claimed: bool = False
+    selector: str | None = None
 
     def is_ours(self, manifest: Manifest) -> bool:
         """Say whether an object of the kind is one that the service looks after."""
@@ -63,6 +78,42 @@ class Guard:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class KeptGuard(Guard):
+    """An annotation, in place of a finalizer, with which an EndpointSlice outlives its Service."""
+
+    def holds(self, manifest: Manifest) -> bool:
+        """Say whether a slice stays when its Service goes."""
+        return bool(_service_uid(manifest))
+
+    def removal(self, manifest: Manifest) -> tuple[dict[str, Any], ...]:
+        """Return the JSON patch that has the slice go with the Service whose addresses it keeps."""
+        metadata = manifest["metadata"]
+        name, path = metadata["labels"][names.LABEL_SERVICE_NAME], f"/metadata/annotations/{_ESCAPED}"
+        owner = {"apiVersion": "v1", "kind": "Service", "name": name, "uid": _service_uid(manifest)}
+        return (
+            {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
+            {"op": "test", "path": path, "value": metadata["annotations"][self.finalizer]},
+            {"op": "remove", "path": path},
+            {"op": "add", "path": "/metadata/ownerReferences", "value": [owner]},
+        )
+
+
+def _service_uid(piece: Manifest) -> str:
+    """Return the uid of the Service whose addresses a slice keeps, "" if it keeps none that can be read."""
+    metadata = piece["metadata"]
+    kept = read_kept((metadata.get("annotations") or {}).get(names.ANNOTATION_KEPT) or "")
+    return kept.uid if kept is not None and names.LABEL_SERVICE_NAME in (metadata.get("labels") or {}) else ""
+
+
+SLICES: Final = KeptGuard(
+    "service-reflector",
+    ENDPOINT_SLICES,
+    names.ANNOTATION_KEPT,
+    stays="they lead where they led, and go with their Services",
+    unfinished="gone",
+    selector=SLICE_SELECTOR,
+)
 GUARDS: Final[tuple[Guard, ...]] = (
     Guard(
         "service-reflector",
@@ -147,7 +198,7 @@ def chosen(confined: Iterable[str]) -> tuple[tuple[Guard, str | None], ...]:
     """
     places = list(dict.fromkeys(confined))
     if not places:
-        return tuple((guard, None) for guard in GUARDS)
+        return tuple((guard, None) for guard in (SLICES, *GUARDS))
     return tuple((guard, place) for guard in GUARDS if guard.res is HOST_CONFIGS for place in places)
 
 

@@ -18,7 +18,6 @@ from fuzz.targets.lattice import manifest as application
 from host_manager.domain.group import Group
 from host_manager.domain.snapshot import Problem, group_of, view_head
 from secrets_backend.domain.decide import view_grant
-from service_reflector.domain.keeping import read_kept
 from support.suite.mutations import DEEP, dumped, mutated, mutated_often, text
 from trellis import names
 from trellis.crds.application import Application
@@ -30,6 +29,7 @@ from trellis.installer_api.spec import InstallSpec
 from trellis.kube.nesting import cut
 from trellis.lattice.domain.addresses import Family
 from trellis.lattice.domain.group_views import view_group
+from trellis.lattice.domain.kept import read_kept
 from trellis.lattice.domain.manifests import Listener, Protocol
 from trellis.lattice.domain.reach import read_reach, write_reach
 from trellis.limits.breaker import Admission, Closing, Opening, State

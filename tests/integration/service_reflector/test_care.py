@@ -85,7 +85,7 @@ async def test_two_lattices_have_an_application_of_one_name(world: ReflectedWorl
 
 
 @pytest.mark.thorough
-async def test_one_that_ends_between_letting_go_and_making_again_costs_no_address(
+async def test_one_that_ends_between_a_deletion_and_making_again_costs_no_address(
     world: ReflectedWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.group("group", "ends-lattice")
@@ -117,8 +117,7 @@ async def test_one_that_ends_between_letting_go_and_making_again_costs_no_addres
             assert after["clusterIP"] == before["clusterIP"]
             assert after["ports"][0]["nodePort"] == before["ports"][0]["nodePort"]
             await world.leads_to("ends", address, second)
-            (piece,) = world.slices("ends")
-            assert "annotations" not in piece["metadata"], "nothing is kept any more"
+            assert world.belong_to("ends", await world.has_service("ends", 8080))
             # The same once more, and undeployed before anybody leads again: what was kept goes.
             reached.clear()
             monkeypatch.setattr(Effects, "_create", never)
@@ -132,64 +131,68 @@ async def test_one_that_ends_between_letting_go_and_making_again_costs_no_addres
             assert world.service("ends") is None
 
 
-async def test_a_finalizer_removed_by_hand_from_a_living_service_is_put_back(world: ReflectedWorld) -> None:
-    world.group("group", "living-lattice")
-    address = world.pod("group", "host-1")
-    async with world.wadm("living-lattice") as wadm, world.reflector():
-        await wadm.deploy(manifest("living"))
-        before = await world.has_service("living", 8080)
-        await world.leads_to("living", address)
-        world.hosts.call("PATCH", SERVICES, "living", {"metadata": {"finalizers": None}})
-        after = await held_again(world, "living")
-        assert after["metadata"]["uid"] == before["metadata"]["uid"]
-        assert after["spec"] == before["spec"]
-        await world.leads_to("living", address)
-
-
 @pytest.mark.parametrize("running", [True, False], ids=["while it runs", "while it does not run"])
-async def test_a_service_that_is_deleted_without_its_finalizer_is_created_again(
+async def test_a_service_that_is_deleted_is_created_again_with_its_addresses(
     world: ReflectedWorld, running: bool
 ) -> None:
-    world.group("group", "without-lattice")
+    world.group("group", "deleted-lattice")
     address = world.pod("group", "host-1")
-
-    def delete() -> None:
-        world.hosts.call("PATCH", SERVICES, "without", {"metadata": {"finalizers": None}})
-        world.hosts.call("DELETE", SERVICES, "without")
-
-    async with world.wadm("without-lattice") as wadm:
+    async with world.wadm("deleted-lattice") as wadm:
         async with world.reflector():
-            await wadm.deploy(manifest("without"))
-            before = await world.has_service("without", 8080)
-            await world.leads_to("without", address)
+            await wadm.deploy(manifest("deleted"))
+            before = await world.has_service("deleted", 8080)
+            await world.leads_to("deleted", address)
             if running:
-                delete()
+                world.hosts.call("DELETE", SERVICES, "deleted")
                 await eventually(lambda: is_another(world, before), "another one", seconds=PATIENCE)
         if not running:
-            delete()
-            await world.has_no_service("without")
+            world.hosts.call("DELETE", SERVICES, "deleted")
+            assert world.service("deleted") is None, "nothing holds it"
         second = world.pod("group", "host-2")
         async with world.reflector():
-            await held_again(world, "without")
-            assert is_another(world, before)
-            await world.leads_to("without", address, second)
+            await eventually(lambda: is_another(world, before), "another one", seconds=PATIENCE)
+            after = await world.has_service("deleted", 8080)
+            assert after["spec"]["clusterIP"] == before["spec"]["clusterIP"]
+            await world.leads_to("deleted", address, second)
+            assert world.belong_to("deleted", after)
 
 
-async def held_again(world: ReflectedWorld, name: str) -> dict[str, Any]:
-    """Wait until a Service has our finalizer; return it."""
-    found: list[dict[str, Any]] = []
+@pytest.mark.parametrize("end", ["lives", "is deleted", "is undeployed"])
+async def test_a_service_that_a_former_version_holds_by_a_finalizer(world: ReflectedWorld, end: str) -> None:
+    world.group("group", "former-lattice")
+    address = world.pod("group", "host-1")
+    async with world.wadm("former-lattice") as wadm:
+        async with world.reflector():
+            await wadm.deploy(manifest("former"))
+            before = await world.has_service("former", 8080)
+            await world.leads_to("former", address)
+        uid, finalizers = before["metadata"]["uid"], [names.WASMCLOUD_OPERATOR_SERVICE]
+        world.hosts.call("PATCH", SERVICES, "former", {"metadata": {"finalizers": finalizers}})
+        owner = {"apiVersion": "v1", "kind": "Service", "name": "former", "uid": uid}
+        owned = {"annotations": {names.ANNOTATION_KEPT: None}, "ownerReferences": [owner]}
+        for piece in world.slices("former"):
+            world.hosts.call("PATCH", ENDPOINT_SLICES, piece["metadata"]["name"], {"metadata": owned})
+        if end == "is deleted":
+            world.hosts.call("DELETE", SERVICES, "former")
+        if end == "is undeployed":
+            await wadm.undeploy("former", quietly=True)
+        async with world.reflector():
+            if end == "is undeployed":
+                await world.has_no_service("former")
+                await eventually(lambda: not world.slices("former"), "no endpoints are left", seconds=PATIENCE)
+                return
+            await eventually(lambda: is_free(world, "former"), "no finalizer holds it", seconds=PATIENCE)
+            after = await world.has_service("former", 8080)
+            assert (after["metadata"]["uid"] == uid) is (end == "lives")
+            assert after["spec"]["clusterIP"] == before["spec"]["clusterIP"]
+            await world.leads_to("former", address)
+            await eventually(lambda: world.belong_to("former", after), "its endpoints are its own", seconds=PATIENCE)
 
-    def held() -> bool:
-        one = world.service(name)
-        found[:] = [one] if one is not None and names.WASMCLOUD_OPERATOR_SERVICE in finalizers(one) else []
-        return bool(found)
 
-    await eventually(held, "our finalizer is there", seconds=PATIENCE)
-    return found[0]
-
-
-def finalizers(service: dict[str, Any]) -> list[str]:
-    return list(service["metadata"].get("finalizers", ()))
+def is_free(world: ReflectedWorld, name: str) -> bool:
+    """Say whether there is a Service that no finalizer holds."""
+    found = world.service(name)
+    return found is not None and not found["metadata"].get("finalizers")
 
 
 def is_another(world: ReflectedWorld, former: dict[str, Any]) -> bool:
@@ -241,20 +244,24 @@ async def test_a_namespace_can_go(world: ReflectedWorld) -> None:
 
 async def test_uninstalling_lets_go(world: ReflectedWorld) -> None:
     world.group("group", "let-lattice")
+    address = world.pod("group", "host-1")
     async with world.wadm("let-lattice") as wadm:
         async with world.reflector():
             await wadm.deploy(manifest("let"))
             await world.has_service("let", 8080)
+            await world.leads_to("let", address)
+        world.hosts.call("PATCH", SERVICES, "let", {"metadata": {"finalizers": [names.WASMCLOUD_OPERATOR_SERVICE]}})
         async with world.reflector(let_go=True):
 
-            def free() -> bool:
-                found = world.service("let")
-                assert found is not None
-                return not found["metadata"].get("finalizers")
+            def owned() -> bool:
+                return all(one["metadata"].get("ownerReferences") for one in world.slices("let"))
 
-            await eventually(free, "no finalizer holds it", seconds=PATIENCE)
+            await eventually(lambda: is_free(world, "let"), "no finalizer holds it", seconds=PATIENCE)
+            await eventually(owned, "its slices go with it", seconds=PATIENCE)
+            await world.leads_to("let", address)
         world.hosts.call("DELETE", SERVICES, "let")
         await world.has_no_service("let")
+        await eventually(lambda: not world.slices("let"), "Kubernetes collects its slices", seconds=PATIENCE)
 
 
 async def test_endpoints_are_the_hosts_that_meet_the_requirements(world: ReflectedWorld) -> None:

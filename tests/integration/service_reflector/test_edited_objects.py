@@ -20,8 +20,8 @@ pytestmark = pytest.mark.cluster
 
 def copy_of(service: dict[str, Any], name: str) -> dict[str, Any]:
     """Return what ``kubectl get -o yaml`` and ``kubectl apply`` make of a Service under another name."""
-    kept = ("labels", "annotations", "finalizers")
-    metadata = {key: service["metadata"][key] for key in kept} | {"name": name}
+    kept = {key: service["metadata"][key] for key in ("labels", "annotations")}
+    metadata = kept | {"name": name, "finalizers": [names.WASMCLOUD_OPERATOR_SERVICE]}  # as former versions put it on
     spec = {key: value for key, value in service["spec"].items() if key not in {"clusterIP", "clusterIPs"}}
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 

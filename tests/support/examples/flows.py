@@ -44,7 +44,7 @@ SERVICE: Final = (
     Edge(REFLECTOR, "publish service.reflected", _REFLECT),
     Edge(REFLECTOR, _REFLECT, _REFLECT),
     Edge(REFLECTOR, "kubernetes CREATE endpointslices", _REFLECT),
-    Edge(REFLECTOR, "kubernetes PUT endpointslices", _REFLECT, may=True),
+    Edge(REFLECTOR, "kubernetes PATCH endpointslices", _REFLECT),
     Edge(REFLECTOR, "kubernetes PATCH services", _REFLECT, may=True),
 )
 

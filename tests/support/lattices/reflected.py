@@ -27,6 +27,8 @@ from trellis import names
 from trellis.events.subjects import SERVICE_REFLECTOR
 from trellis.kube.resources import ENDPOINT_SLICES, EVENTS, PODS, SERVICES
 from trellis.kube.watch_timings import WatchTimings
+from trellis.lattice.domain.kept import belongs_to
+from trellis.lattice.domain.service_views import view_slice
 from trellis.lattice.timings import ComparisonTimings, LatticeTimings, LinkTimings
 from trellis.runtime.run import LedService
 from trellis_dev.localcluster.nats import NatsServer
@@ -152,6 +154,11 @@ class ReflectedWorld:
         of = [one for one in found if one["metadata"].get("labels", {}).get(names.LABEL_SERVICE_NAME) == service]
         return sorted(of, key=lambda one: str(one["metadata"]["name"]))
 
+    def belong_to(self, name: str, service: Manifest) -> bool:
+        """Say whether a name has EndpointSlices, and all of them are of this very Service."""
+        pieces = [view_slice(one) for one in self.slices(name)]
+        return bool(pieces) and all(belongs_to(one, service["metadata"]["uid"]) for one in pieces)
+
     def addresses(self, service: str) -> set[str]:
         """Return the addresses that are ready."""
         endpoints = [one for each in self.slices(service) for one in each.get("endpoints") or ()]
@@ -194,7 +201,7 @@ class ReflectedWorld:
         permit_deletions(self.hosts.api, self.hosts.fleet.system, SERVICE_REFLECTOR, SERVICES.plural)
 
     def clean_up(self) -> None:
-        """Let go of every Service: nothing else would."""
+        """Delete every Service, also one of a former version."""
         for one in self.hosts.call("GET", SERVICES)["items"]:
             path = SERVICES.path(self.namespace, one["metadata"]["name"])
             self.hosts.api.call("PATCH", path, {"metadata": {"finalizers": None}})

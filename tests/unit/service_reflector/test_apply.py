@@ -10,8 +10,11 @@ import pytest
 
 from service_reflector.apply import Effects
 from service_reflector.domain.actions import RemoveService
+from service_reflector.domain.decide import decide
+from service_reflector.domain.snapshot import Snapshot
+from trellis import names
 from trellis.kube.resources import SERVICES
-from trellis.lattice.domain.service_views import ServiceView
+from trellis.lattice.domain.service_views import ServiceView, view_service
 from trellis.limits.breaker import Destruction
 from trellis_dev.fakes.fake import FakeKube
 
@@ -40,3 +43,21 @@ async def test_a_service_that_the_circuit_breaker_holds_is_not_deleted(answer: f
     assert await effects.apply("default", [RemoveService(found, "Unpublished", "why", target)]) == answer
     assert breaker.asked == [target]
     assert len(kube.objects(SERVICES)) == left
+
+
+@pytest.mark.parametrize("finalizers", [[], [names.WASMCLOUD_OPERATOR_SERVICE]], ids=["ours", "of a former version"])
+async def test_a_removal_is_one_write_and_one_more_for_the_finalizer_of_a_former_version(finalizers: list[str]) -> None:
+    kube = FakeKube()
+    marks = {names.ANNOTATION_APPLICATION: "shop", names.ANNOTATION_LATTICE: "east/1"}
+    metadata = {"name": "shop", "namespace": "default", "annotations": marks, "finalizers": finalizers}
+    kube.put(SERVICES, {"metadata": metadata, "spec": {}})
+    gone: set[str] = set()
+    parts: list[Any] = [SimpleNamespace(gone=gone), None, None, None]
+    effects = Effects(kube, cast("Any", None), *parts, cast("Any", Breaker(None)))
+    seen: list[int] = []
+    while kube.objects(SERVICES):
+        found = view_service(kube.objects(SERVICES)[0])
+        assert found.uid not in gone, "it is looked at until it is gone"
+        await effects.apply("default", decide(Snapshot("default", "shop", services={"shop": found}, sure=True)))
+        seen.append(len(kube.writes))
+    assert seen == [1, 2][: 1 + len(finalizers)]

@@ -15,7 +15,7 @@ from service_reflector.domain.actions import (
     DeleteRoute,
     DeleteSlice,
     DropOthers,
-    Keep,
+    LetGo,
     PatchService,
     RemoveService,
     Warn,
@@ -23,7 +23,7 @@ from service_reflector.domain.actions import (
     WriteSlice,
 )
 from service_reflector.domain.decide import PORTS_MOST, decide, mirrors_of
-from service_reflector.domain.resources import make_service, make_slice
+from service_reflector.domain.resources import make_service, make_slice, make_ties
 from service_reflector.domain.routes import make_route
 from service_reflector.domain.snapshot import Claim, Refused, Snapshot
 from service_reflector.domain.wishes import wish_of
@@ -80,7 +80,8 @@ def after(world: Snapshot) -> Snapshot:
         if isinstance(action, CreateService):
             services[action.mirror.name] = view_service(stored(make_service(action.mirror)))
         elif isinstance(action, WriteSlice):
-            made = make_slice(action.wanted, world.namespace, services[action.service].uid)
+            ties = make_ties(action.wanted, services[action.service])
+            made = make_slice(action.wanted, world.namespace, ties)
             slices.setdefault(action.service, {})[action.wanted.name] = view_slice(stored(made))
         elif isinstance(action, RemoveService):
             del services[action.found.name]
@@ -276,7 +277,9 @@ def test_two_lattices_have_a_service_each_and_keep_it() -> None:
     (gone,) = decide(replace(world, claims=(west,)))
     assert isinstance(gone, RemoveService)
     assert gone.found.lattice == "east/1"
-    assert decide(after(replace(world, claims=(west,)))) == [], "it keeps its name"
+    without = after(replace(world, claims=(west,)))
+    assert [one.found for one in decide(without) if isinstance(one, DeleteSlice)] == list(world.slices["shop"])
+    assert decide(after(without)) == [], "it keeps its name"
 
 
 def test_a_service_of_the_peer_is_adopted_without_a_gap() -> None:
@@ -287,7 +290,7 @@ def test_a_service_of_the_peer_is_adopted_without_a_gap() -> None:
     assert isinstance(patch, PatchService)
     assert patch.patch["spec"]["selector"] is None
     assert patch.patch["metadata"]["annotations"][names.ANNOTATION_ADOPTING] == "true"
-    assert "finalizers" not in patch.patch["metadata"]
+    assert patch.patch["metadata"]["finalizers"] == []
     assert decide(snapshot(services={"shop": peers()})) == [], "whose it is is not known"
 
 
@@ -304,33 +307,96 @@ def deleted(world: Snapshot) -> Snapshot:
     return replace(world, services={"shop": replace(world.services["shop"], deleting=True)})
 
 
-def test_a_service_deleted_by_hand_is_let_go_and_made_again() -> None:
-    world = deleted(after(snapshot(claim())))
-    actions = decide(world)
-    assert kinds(actions) == ["Keep", "LetGo", "CreateService"]
+def of_a_former_version(world: Snapshot) -> Snapshot:
+    """The world as a version left it that held Services by a finalizer, with slices that go with them."""
+    service = world.services["shop"]
+    assert service.manifest is not None
+    held = replace(service, manifest={**service.manifest, "finalizers": [names.WASMCLOUD_OPERATOR_SERVICE]})
+    owned = tuple(replace(one, kept="", owner=service.uid) for one in world.slices["shop"])
+    return replace(world, services={"shop": held}, slices={"shop": owned})
+
+
+def test_a_service_of_a_former_version_has_its_addresses_on_a_slice_before_it_loses_its_finalizer() -> None:
+    world = of_a_former_version(after(snapshot(claim())))
+    write, patch = decide(world)
+    assert isinstance(write, WriteSlice)
+    assert write.wanted.keeps == ("shop", "east/1")
+    assert isinstance(patch, PatchService)
+    assert patch.patch == {"metadata": {"finalizers": []}}
+
+
+def test_a_service_of_a_former_version_that_is_deleted_has_them_there_before_it_goes() -> None:
+    world = deleted(of_a_former_version(after(snapshot(claim()))))
+    assert kinds(decide(world)) == ["WriteSlice", "LetGo"]
+    assert kinds(decide(after(world))) == ["LetGo"], "it is written once"
     assert kinds(decide(replace(world, terminating=True))) == ["LetGo"]
     assert kinds(decide(replace(world, claims=()))) == ["LetGo"], "nobody wants it any more"
 
 
-ADDRESSES = {"clusterIP": "10.96.7.7", "clusterIPs": ["10.96.7.7"], "type": "NodePort"}
+def test_another_is_made_once_a_service_that_is_deleted_is_gone() -> None:
+    world = after(snapshot(claim()))
+    assert decide(deleted(world)) == [], "somebody else's finalizer holds it"
+    assert kinds(decide(replace(world, services={}))) == ["CreateService", "WriteSlice"]
+
+
+def test_addresses_that_change_are_written_down() -> None:
+    world = after(snapshot(claim()))
+    (write,) = decide(replace(world, services={"shop": addressed(world.services["shop"])}))
+    assert isinstance(write, WriteSlice)
+    assert write.wanted.keeps is not None
+
+
+def test_one_of_several_slices_keeps_the_addresses_and_goes_on_to() -> None:
+    both = replace(POD, addresses=("10.0.0.1", "fd00::1"))
+    dual = app(capability("httpserver", link("[::]:8080"), ANY_HOST))
+    world = after(snapshot(claim(dual, pods=(both,))))
+    assert sorted(bool(one.kept) for one in world.slices["shop"]) == [False, True]
+    assert {one.owner for one in world.slices["shop"]} == {"", world.services["shop"].uid}
+    turned = replace(world, slices={"shop": world.slices["shop"][::-1]})
+    assert decide(turned) == []
+
+
+def test_a_service_without_hosts_has_a_slice_for_its_addresses() -> None:
+    world = after(snapshot(claim(pods=())))
+    (piece,) = world.slices["shop"]
+    assert (piece.endpoints, bool(piece.kept)) == ((), True)
+    assert decide(world) == []
+    (write,) = decide(replace(world, claims=(claim(),)))
+    assert isinstance(write, WriteSlice)
+    assert write.wanted.name == piece.name
+
+
+def test_services_of_two_lattices_that_are_deleted_together_have_their_names_again() -> None:
+    east, west = claim(), claim(lattice="west/2")
+    world = after(replace(after(snapshot(west)), claims=(east, west)))
+    before = {name: one.lattice for name, one in world.services.items()}
+    assert before["shop"] == "west/2"
+    again = after(replace(world, services={}))
+    assert {name: one.lattice for name, one in again.services.items()} == before
+    taken = decide(replace(world, services={"shop": replace(foreign(), uid="theirs")}))
+    assert [one.mirror.name for one in taken if isinstance(one, CreateService)] == [*before.keys() - {"shop"}]
+
+
+ADDRESSES = {"clusterIP": "10.96.7.7", "clusterIPs": ["10.96.7.7"], "type": "ClusterIP", "sessionAffinity": "None"}
+
+
+def addressed(service: ServiceView) -> ServiceView:
+    """A Service as the API server gave it addresses."""
+    assert service.manifest is not None
+    ports = [{**port, "nodePort": 30123} for port in service.manifest["spec"]["ports"]]
+    return replace(service, manifest={**service.manifest, "spec": {**ADDRESSES, "ports": ports}})
 
 
 def kept(world: Snapshot) -> Snapshot:
-    """The world once the Service was deleted by hand, its addresses were written down, and it is gone."""
-    before = deleted(world)
-    service = before.services["shop"]
-    assert service.manifest is not None
-    ports = [{"name": "http", "port": 8080, "nodePort": 30123}]
-    service = replace(service, manifest={**service.manifest, "spec": {**ADDRESSES, "ports": ports}})
-    (keep,) = [one for one in decide(replace(before, services={"shop": service})) if isinstance(one, Keep)]
-    made = stored(make_slice(keep.slice, "g", ""))
-    made["metadata"]["annotations"] = {names.ANNOTATION_KEPT: keep.text}
-    return replace(world, services={}, slices={"shop": (view_slice(made),)})
+    """The world once the Service had addresses, and was deleted by hand."""
+    had = after(replace(world, services={"shop": addressed(world.services["shop"])}))
+    return replace(had, services={})
 
 
 @pytest.mark.parametrize("pods", [(POD,), ()], ids=["with hosts", "without"])
 def test_what_a_service_had_been_given_is_known_to_whoever_leads_next(pods: tuple[PodView, ...]) -> None:
-    world = kept(after(snapshot(claim(app(**{names.ANNOTATION_SERVICE_TYPE: "NodePort"}), pods=pods))))
+    world = kept(after(snapshot(claim(pods=pods))))
+    world = replace(world, claims=(claim(app(**{names.ANNOTATION_SERVICE_TYPE: "NodePort"}), pods=pods),))
     create, *_ = decide(world)
     assert isinstance(create, CreateService)
     spec = make_service(create.mirror, create.former)["spec"]
@@ -338,13 +404,17 @@ def test_what_a_service_had_been_given_is_known_to_whoever_leads_next(pods: tupl
 
 
 def test_what_is_kept_goes_with_the_application_and_waits_for_its_lattice() -> None:
-    world = kept(after(snapshot(claim())))
+    had = after(snapshot(claim()))
+    world = kept(had)
     (piece,) = world.slices["shop"]
     gone = replace(world, claims=())
     assert decide(gone) == [DeleteSlice(piece, "Unpublished")]
     assert decide(replace(gone, awaited=(piece,))) == []
-    taken = decide(replace(world, services={"shop": foreign()}))
+    theirs = replace(foreign(), uid="theirs")
+    taken = decide(replace(world, services={"shop": theirs}))
     assert DeleteSlice(piece, "Unpublished") in taken, "it would lead somebody else's Service to our hosts"
+    edited = replace(addressed(had.services["shop"]), application="", lattice="", peers=True)
+    assert decide(replace(gone, services={"shop": edited})) == [], "its Service is there, and nobody knows whose it is"
 
 
 @pytest.mark.parametrize(
@@ -370,10 +440,22 @@ def test_nothing_is_made_in_a_namespace_that_goes() -> None:
 
 
 def test_uninstalling_lets_every_one_go_and_does_nothing_else() -> None:
-    world = replace(after(snapshot(claim(), claim(lattice="west/2"))), let_go=True)
-    actions = decide(world)
-    assert kinds(actions) == ["LetGo", "LetGo"]
+    world = of_a_former_version(after(snapshot(claim())))
+    (let_go,) = decide(replace(world, let_go=True))
+    assert isinstance(let_go, LetGo)
     assert decide(snapshot(claim(), let_go=True)) == []
+
+
+def test_uninstalling_leaves_no_slice_that_outlives_its_service() -> None:
+    world = replace(after(snapshot(claim(), claim(lattice="west/2"))), let_go=True)
+    writes = decide(world)
+    assert [(one.wanted.keeps, one.wanted.endpoints) for one in writes if isinstance(one, WriteSlice)] == [
+        (None, piece.endpoints) for pieces in world.slices.values() for piece in pieces
+    ]
+    assert len(writes) == 2
+    assert decide(after(world)) == []
+    gone = replace(kept(after(snapshot(claim()))), let_go=True)
+    assert kinds(decide(gone)) == ["DeleteSlice"]
 
 
 def test_what_is_asked_for_in_vain_is_told() -> None:
@@ -456,4 +538,4 @@ def test_of_an_application_with_very_many_ports_the_first_are_mirrored_and_the_n
     fits = snapshot(claim(replace(application, listeners=many[:PORTS_MOST])))
     assert not [one for one in decide(fits) if isinstance(one, Warn)]
     settled = after(world)
-    assert not [one for one in decide(settled) if not isinstance(one, Warn | Keep)], "and then it is at rest"
+    assert not [one for one in decide(settled) if not isinstance(one, Warn)], "and then it is at rest"

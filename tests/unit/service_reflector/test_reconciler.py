@@ -12,8 +12,10 @@ from service_reflector.domain.wishes import wish_of
 from service_reflector.reconciler import Reflect
 from service_reflector.timings import Timings
 from support.wadm.manifests import ANY_HOST, capability, link, manifest
+from trellis import names
 from trellis.events.services import ServiceReflected
 from trellis.kube.resources import ENDPOINT_SLICES, SERVICES
+from trellis.lattice.domain.kept import read_kept
 from trellis.lattice.domain.manifests import read_application
 from trellis.lattice.domain.running import Running
 from trellis.lattice.domain.service_views import PodView, view_service, view_slice
@@ -62,7 +64,10 @@ async def test_one_run_makes_the_service_and_its_endpoints_and_publishes_it() ->
     reflect = Reflect(cast("Any", world), effects, bus, Stories(setup("test", metrics=Metrics())), Health("test"))
     assert await reflect.run("default/shop", None) is None
     [service], [endpoints] = world.kube.objects(SERVICES), world.kube.objects(ENDPOINT_SLICES)
-    assert endpoints["metadata"]["ownerReferences"][0]["uid"] == service["metadata"]["uid"]
+    kept = read_kept(endpoints["metadata"]["annotations"][names.ANNOTATION_KEPT])
+    assert kept is not None
+    assert kept.uid == service["metadata"]["uid"]
+    assert "finalizers" not in service["metadata"]
     assert endpoints["endpoints"][0]["addresses"] == ["10.0.0.1"]
     [published] = [call.args[0] for call in bus.publish.await_args_list]
     assert isinstance(published, ServiceReflected)

@@ -18,12 +18,24 @@ from support.suite.naming import lacking
 from trellis import names
 from trellis.kube.errors import NotFound
 from trellis.kube.lease import LeaseRecord, new_lease, taken
-from trellis.kube.resources import ALL, API_SERVICES, APPLICATIONS, DEFINITIONS, HOST_CONFIGS, LEASES, SERVICES, SHIMS
+from trellis.kube.resources import (
+    ALL,
+    API_SERVICES,
+    APPLICATIONS,
+    DEFINITIONS,
+    ENDPOINT_SLICES,
+    HOST_CONFIGS,
+    LEASES,
+    SERVICES,
+    SHIMS,
+)
+from trellis.lattice.domain.kept import write_kept
+from trellis.lattice.domain.service_views import view_service
 from trellis.read_model.reading.served import NotServedError
 from trellis_cli.common.errors import CommandError
 from trellis_cli.common.settings import ClientSettings
 from trellis_cli.let_go import command as let_go
-from trellis_cli.let_go.model import GUARDS, Leases, Row, chosen, replicas_of, still_run
+from trellis_cli.let_go.model import GUARDS, SLICES, Leases, Row, chosen, replicas_of, still_run
 from trellis_dev.fakes.fake import FakeKube
 
 Manifest = dict[str, Any]
@@ -68,7 +80,13 @@ def test_a_confined_host_manager_guards_groups_where_it_looks() -> None:
         (HOST_CONFIGS, "shop"),
         (HOST_CONFIGS, "lab"),
     ]
-    assert [guard.res for guard, place in chosen([]) if place is None] == [SERVICES, APPLICATIONS, HOST_CONFIGS, SHIMS]
+    assert [guard.res for guard, place in chosen([]) if place is None] == [
+        ENDPOINT_SLICES,
+        SERVICES,
+        APPLICATIONS,
+        HOST_CONFIGS,
+        SHIMS,
+    ]
 
 
 def test_what_was_being_deleted_is_told_by_name() -> None:
@@ -184,6 +202,24 @@ async def test_each_object_is_let_go_once_and_a_second_run_writes_nothing() -> N
     writes = len(kube.writes)
     again = await free(kube, guard_of("Shim"))
     assert (again.there, again.let_go, len(kube.writes)) == (2, [], writes)
+
+
+async def test_slices_that_outlive_their_service_go_with_it_from_then_on() -> None:
+    kube = FakeKube()
+    service = kube.put(SERVICES, {"metadata": {"name": "shop", "namespace": "default"}, "spec": {}})
+    labels = {names.LABEL_SERVICE_NAME: "shop", names.LABEL_SLICE_MANAGED_BY: names.SLICE_MANAGED_BY}
+    texts = {"kept": write_kept("shop", "east/1", view_service(service)), "edited": "{", "owned": ""}
+    for name, text in texts.items():
+        annotations = {names.ANNOTATION_KEPT: text} if text else {}
+        metadata = {"name": name, "namespace": "default", "labels": labels, "annotations": annotations}
+        kube.put(ENDPOINT_SLICES, {"metadata": metadata, "addressType": "IPv4", "endpoints": [], "ports": []})
+    row = await free(kube, SLICES)
+    assert (row.there, row.let_go) == (3, ["default/kept"])
+    [found] = [one["metadata"] for one in kube.objects(ENDPOINT_SLICES) if one["metadata"]["name"] == "kept"]
+    assert [owner["uid"] for owner in found["ownerReferences"]] == [service["metadata"]["uid"]]
+    assert not found.get("annotations")
+    writes = len(kube.writes)
+    assert ((await free(kube, SLICES)).let_go, len(kube.writes)) == ([], writes)
 
 
 async def test_what_is_put_back_is_named_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

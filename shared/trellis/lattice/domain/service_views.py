@@ -178,7 +178,7 @@ def _owner(metadata: Manifest) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SliceView:
-    """An EndpointSlice of ours. ``endpoints`` and ``ports`` as they stand in it; ``kept``: see ``keeping``."""
+    """An EndpointSlice of ours. ``endpoints`` and ``ports`` as they stand in it; ``kept``: text of that module."""
 
     namespace: str
     name: str
