@@ -86,7 +86,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     )
     watches = Watches(kube, known, Enqueue(queue.add, lattices.add, list_all), why_groups, timings.watch)
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_SERVICE_REFLECTOR)
-    populations = {deciding.SERVICES: lambda: len(known.ours())}
+    populations = {deciding.SERVICES: known.count}
     scope = Scope(
         SERVICE_REFLECTOR, settings.namespace, populations, {deciding.SERVICES: lambda: named(watches.services)}
     )

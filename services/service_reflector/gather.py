@@ -34,8 +34,8 @@ from trellis.provisioning.other_controllers import Controller
 class Known:
     """What is remembered during a term. ``kept``: by key the slices with the addresses of a Service that is not there.
 
-    ``gone``: uids of Services that we deleted and that are still seen. ``said``: by Service what the bus was told.
-    ``controller``: of wasmcloud-operator, while it runs. ``groups_known``: the API server serves host groups.
+    ``gone``: uids of Services that we deleted and that are still seen. ``said``: by key, then by Service, what the bus
+    was told. ``controller``: of wasmcloud-operator, while it runs. ``groups_known``: the API server serves host groups.
     ``missing_since``: by mark when it was first seen that no host group names it, monotonic seconds. ``unreadable``:
     by mark why a lattice cannot be followed. ``preserved``: by Service why it waits for an answer or a host group.
     """
@@ -58,7 +58,7 @@ class Known:
     by_mark: dict[str, set[str]] = field(default_factory=dict)
     kept: dict[str, dict[str, SliceView]] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
-    said: dict[str, ServiceReflected] = field(default_factory=dict)
+    said: dict[str, dict[str, ServiceReflected]] = field(default_factory=dict)
     controller: Controller | None = None
     missing_since: dict[str, float] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
@@ -130,11 +130,11 @@ class Known:
         keys = {key for mark in self.following.marks for key in self.keys_of(mark, None)}
         ours = (one for one in self.services.values() if one.application or one.peers)
         keys |= {f"{one.namespace}/{one.application or one.name}" for one in ours}
-        return keys | self._keys_said() | set(self.kept)
+        return keys | set(self.said) | set(self.kept)
 
-    def ours(self) -> list[ServiceView]:
-        """Return the Services of applications."""
-        return [self.services[key] for keys in self.by_mark.values() for key in keys if key in self.services]
+    def count(self) -> int:
+        """Return how many Services of applications there are."""
+        return sum(map(len, self.by_mark.values()))
 
     def services_of(self, key: str) -> list[ServiceView]:
         """Return the Services of one application in one namespace."""
@@ -142,7 +142,7 @@ class Known:
 
     def why_groups(self) -> str | None:
         """Return why the host groups have to be known, None while nothing names one."""
-        count = len(self.ours())
+        count = self.count()
         return (
             f"{count} Services name host groups, and none of them is deleted until these are known" if count else None
         )
@@ -156,9 +156,6 @@ class Known:
             return ""
         first = next(iter(self.preserved.values()), None)
         return f"{len(self.preserved)}, of which the first: {first.message}" if first is not None else ""
-
-    def _keys_said(self) -> set[str]:
-        return {f"{fact.namespace}/{fact.application}" for fact in self.said.values()}
 
     def _mirrors(self, mark: str, name: str) -> list[str]:
         return [key for key in self.mirrors.get((mark, name), ()) if key in self.services]
@@ -227,46 +224,44 @@ class Known:
     def _claims(self, namespace: str, name: str) -> tuple[list[Claim], list[Refused]]:
         claims: list[Claim] = []
         refused: list[Refused] = []
-        for mark in sorted(self.following.marks, key=self._seniority):
-            comparison = self.following.comparison(mark)
-            known = comparison.applications.known.get(name) if comparison is not None else None
-            if comparison is None or known is None or known.application is None:
-                continue
-            wish, homes = wish_of(known.application), self.homes(mark)
+        having = {mark: found for mark in self.following.marks if (found := self._application(mark, name)) is not None}
+        for mark in sorted(having, key=self._seniority):
+            application = having[mark]
+            wish, homes = wish_of(application), self.homes(mark)
             group = self._group(mark, namespace)
             if wish.namespace and wish.namespace not in {*homes, *self.elsewhere}:
-                refused += [_refusal(wish, known.application, group)] if group is not None else []
+                refused += [_refusal(wish, application, group)] if group is not None else []
             elif namespace == wish.namespace or (not wish.namespace and namespace in homes):
-                running = comparison.running
-                hosts = self.following.hosts(mark)
                 claims.append(
                     Claim(
                         mark,
-                        known.application,
+                        application,
                         wish,
                         self._pods(mark),
-                        hosts,
-                        running,
+                        self.following.hosts(mark),
+                        self._running(mark),
                         group,
                         groups=tuple(sorted(self.by_lattice.get(mark, ()))),
                     )
                 )
         return claims, refused
 
+    def _running(self, mark: str) -> Running:
+        comparison = self.following.comparison(mark)
+        return comparison.running if comparison is not None else Running()
+
     def _remembered(self, service: ServiceView) -> Claim:
         """Return the claim that a Service itself remembers."""
         mark, annotations = service.lattice, (service.manifest or {}).get("annotations") or {}
         listeners = read_reach(annotations.get(names.ANNOTATION_REACH, ""))
         application = Application(service.application, listeners=listeners)
-        comparison = self.following.comparison(mark)
-        running = comparison.running if comparison is not None else Running()
         return Claim(
             mark,
             application,
             Wish(),
             self._pods(mark, () if mark in self.by_lattice else recorded_groups(service)),
             self.following.hosts(mark),
-            running,
+            self._running(mark),
             self._group(mark, service.namespace),
             remembered=True,
         )

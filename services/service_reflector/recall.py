@@ -20,7 +20,8 @@ async def recall(known: Known, bus: Bus) -> None:
     async for fact in facts:
         assert isinstance(fact, ServiceReflected | ServiceRemoved)
         key = f"{fact.namespace}/{fact.name}"
+        said = known.said.setdefault(f"{fact.namespace}/{fact.application}", {})
         if isinstance(fact, ServiceReflected):
-            known.said[key] = fact
-        elif (said := known.said.get(key)) is not None and said.uid == fact.uid:
-            del known.said[key]
+            said[key] = fact
+        elif key in said and said[key].uid == fact.uid:
+            del said[key]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from service_reflector.apply import Effects
 from service_reflector.domain import decide as deciding
-from service_reflector.domain.actions import RemoveService, Warn, WarnService
+from service_reflector.domain.actions import DeleteRoute, DeleteSlice, RemoveService, Warn, WarnService
 from service_reflector.domain.facts import reflected, removed
 from service_reflector.domain.snapshot import Snapshot
 from service_reflector.gather import Known
@@ -25,6 +25,8 @@ from trellis.telemetry.health import Health
 
 PRESERVED: Final = "ServicesPreserved"
 """Of the note of readiness about Services that wait for an answer of a lattice or for a host group."""
+_SEEN_BY_WATCHES: Final = (Warn, WarnService, RemoveService, DeleteSlice, DeleteRoute)
+"""After these nothing is known that was not known before: that an object is gone a watch tells, and the key runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class Reflect:
             attributes = {"trellis.application": key, "trellis.actions": [type(action).__name__ for action in actions]}
             with self.stories.span(key, f"reflect {key}", trace, attributes):
                 waits.append(await self._act(snapshot, actions))
-        if any(not isinstance(action, Warn | WarnService) for action in actions):
+        if any(not isinstance(action, _SEEN_BY_WATCHES) for action in actions):
             snapshot = await self._look(key)  # with what was written, as the API server returned it
         with self.stories.follow(key):
             waits.append(again := await self._say(snapshot))
@@ -89,7 +91,8 @@ class Reflect:
 
     async def _say(self, snapshot: Snapshot) -> float | None:
         """Say what holds of each Service; returns when to try again if the bus is away."""
-        said, known = self.known.said, self.known
+        known, about = self.known, f"{snapshot.namespace}/{snapshot.name}"
+        said = known.said.setdefault(about, {})
         mirrors = {} if known.let_go else deciding.mirrors_of(snapshot)
         try:
             for mirror in mirrors.values():
@@ -101,12 +104,14 @@ class Reflect:
                     await self._publish(fact, service.resource_version)
                     said[mirror.key] = fact
             for key, former in list(said.items()):
-                about = (former.namespace, former.application)
-                if about == (snapshot.namespace, snapshot.name) and key not in known.services:
+                if key not in known.services:
                     await self._publish(removed(former), "deleted")
                     said.pop(key, None)
         except BusUnavailable:
-            return self.known.timings.publish
+            return known.timings.publish
+        finally:
+            if not said:
+                known.said.pop(about, None)
         return None
 
     async def _publish(self, fact: ServiceReflected | ServiceRemoved, state: str) -> None:
