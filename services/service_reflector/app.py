@@ -92,7 +92,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     )
     breaker = Breaker(kube, recorder, scope, list_all)
     effects = Effects(kube, recorder, known, watches.services, watches.slices, watches.routes, breaker)
-    reflect = Reflect(known, effects, base.bus, Stories(telemetry), base.health)
+    reflect = Reflect(known, effects, base.bus, Stories(telemetry), base.health, queue)
     refusals = Refusals(queue, noted(base.health), timings.refusals, is_refused)
     measures = Measures(telemetry.metrics, known)
     follow = FollowLattices(known, applications_changed, settings.sources_seconds, measures)

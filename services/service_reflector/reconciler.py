@@ -17,6 +17,7 @@ from service_reflector.domain.snapshot import Snapshot
 from service_reflector.gather import Known
 from service_reflector.refusals import is_refused
 from trellis.bus.bus import Bus, BusUnavailable
+from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.services import ServiceReflected, ServiceRemoved
 from trellis.kube.errors import KubeError
 from trellis.kube.refusals import WRITE_REFUSED
@@ -38,6 +39,7 @@ class Reflect:
     bus: Bus
     stories: Stories[str]
     health: Health
+    queue: KeyedQueue[str]
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
         """Bring one application's Services in one namespace up to date; returns when to say what could not be said.
@@ -59,7 +61,10 @@ class Reflect:
             with self.stories.span(key, f"reflect {key}", trace, attributes):
                 waits.append(await self._act(snapshot, actions))
         if any(not isinstance(action, _SEEN_BY_WATCHES) for action in actions):
-            snapshot = await self._look(key)  # with what was written, as the API server returned it
+            written = self.queue.take_back(key)  # what the API server returned is news, and is looked at here
+            snapshot = await self._look(key)
+            if written and any(not isinstance(action, Warn | WarnService) for action in deciding.decide(snapshot)):
+                self.queue.add(key)
         with self.stories.follow(key):
             waits.append(again := await self._say(snapshot))
         if again is None and not removed and _settled(snapshot):

@@ -35,6 +35,15 @@ ACKNOWLEDGEMENTS: Final = (
         "tests/unit/bus/test_queue.py::test_messages_of_a_failed_run_are_acknowledged_by_the_run_that_succeeds",
     ),
     Break(
+        "a run takes back what a message named its key for",
+        "ADR 7: acknowledged means done",
+        "trellis",
+        "KeyedQueue.take_back",
+        "if entry is None or entry.acks or",
+        "if entry is None or",
+        "tests/unit/bus/test_queue.py::test_a_run_that_looks_again_takes_back_what_was_added_but_no_message_and_no_trace",
+    ),
+    Break(
         "a run begins although the term is over",
         "ADR 3: a term of leadership ends with all its runs",
         "trellis",

@@ -15,6 +15,7 @@ from service_reflector.domain.wishes import wish_of
 from service_reflector.reconciler import Reflect
 from support.nodes.withdrawals import Holding
 from support.wadm.manifests import manifest
+from trellis.bus.consume.queue import KeyedQueue
 from trellis.lattice.domain.manifests import read_application
 from trellis.lattice.domain.running import Running
 from trellis.lattice.domain.service_views import ServiceView
@@ -43,7 +44,9 @@ async def held() -> tuple[Any, Any, Holding]:
 
 async def reflected(known: Any, effects: Any) -> None:
     unused: Any = None
-    await Reflect(known, effects, unused, Stories(setup("test", metrics=Metrics())), Health("test")).run("g/shop", None)
+    telemetry = setup("test", metrics=Metrics())
+    queue = KeyedQueue[str](workers=1, name="applications", telemetry=telemetry)
+    await Reflect(known, effects, unused, Stories(telemetry), Health("test"), queue).run("g/shop", None)
 
 
 async def test_a_service_is_not_held_any_more_once_its_application_is_deployed_again(

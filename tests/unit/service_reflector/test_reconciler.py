@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import AsyncMock, Mock
@@ -13,6 +14,7 @@ from service_reflector.reconciler import Reflect
 from service_reflector.timings import Timings
 from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from trellis import names
+from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.services import ServiceReflected
 from trellis.kube.resources import ENDPOINT_SLICES, SERVICES
 from trellis.lattice.domain.kept import read_kept
@@ -33,7 +35,8 @@ class World:
     """A Known that holds what was written, as informers do."""
 
     def __init__(self) -> None:
-        self.kube = FakeKube()
+        self.kube, self.telemetry = FakeKube(), setup("test", metrics=Metrics())
+        self.queue = KeyedQueue[str](workers=1, name="applications", telemetry=self.telemetry)
         self.services: dict[str, Any] = {}
         self.slices: dict[str, Any] = {}
         self.said: dict[str, Any] = {}
@@ -52,6 +55,7 @@ class World:
     def wrote(self, views: dict[str, Any], view: Any) -> Any:
         def taken(made: dict[str, Any], _: object) -> None:
             views[f"default/{made['metadata']['name']}"] = view(made)
+            self.queue.add("default/shop")
 
         return SimpleNamespace(wrote=taken)
 
@@ -61,8 +65,12 @@ async def test_one_run_makes_the_service_and_its_endpoints_and_publishes_it() ->
     services, slices = world.wrote(world.services, view_service), world.wrote(world.slices, view_slice)
     parts: list[Any] = [None, world, services, slices, None, Mock()]
     effects = Effects(world.kube, *parts)
-    reflect = Reflect(cast("Any", world), effects, bus, Stories(setup("test", metrics=Metrics())), Health("test"))
-    assert await reflect.run("default/shop", None) is None
+    stories, health = Stories[str](world.telemetry), Health("test")
+    reflect = Reflect(cast("Any", world), effects, bus, stories, health, world.queue)
+    work = asyncio.create_task(world.queue.work(reflect.run))
+    world.queue.add("default/shop")
+    await world.queue.wait_idle()
+    assert world.looks == 2, "what it wrote itself causes no second run"
     [service], [endpoints] = world.kube.objects(SERVICES), world.kube.objects(ENDPOINT_SLICES)
     kept = read_kept(endpoints["metadata"]["annotations"][names.ANNOTATION_KEPT])
     assert kept is not None
@@ -73,5 +81,8 @@ async def test_one_run_makes_the_service_and_its_endpoints_and_publishes_it() ->
     assert isinstance(published, ServiceReflected)
     assert (published.uid, published.ports) == (service["metadata"]["uid"], [8080])
     writes = len(world.kube.writes)
-    assert await reflect.run("default/shop", None) is None
+    world.queue.add("default/shop")
+    await world.queue.wait_idle()
     assert (len(world.kube.writes), bus.publish.await_count) == (writes, 1), "nothing is left for a second run"
+    work.cancel()
+    await asyncio.wait({work})

@@ -2,9 +2,10 @@
 
 In: keys, each with the acknowledgement of the message that named it. Out: runs, and acknowledgements of what is done.
 Called by handlers, informers and timers of a service. It knows nothing of NATS or Kubernetes.
-Invariants, as in client-go's workqueue: a key added while it runs runs again; a key is never in two runs; nothing that
-was added is forgotten. A message is acknowledged only after a run of its key that started after the message came.
-Failing keys, however many, do not hold up healthy ones: see ``lanes``.
+Invariants, as in client-go's workqueue: a key added while it runs runs again, unless that run then looks again itself
+(``take_back``); a key is never in two runs; nothing that was added is forgotten. A message is acknowledged only after a
+run of its key that started after the message came. Failing keys, however many, do not hold up healthy ones: see
+``lanes``.
 """
 
 from __future__ import annotations
@@ -153,6 +154,18 @@ class KeyedQueue(Generic[K]):
     def forget(self, key: K) -> None:
         """Let the key's next failure wait as short as a first one: what it failed on has changed."""
         self._failures.pop(key, None)
+
+    def take_back(self, key: K) -> bool:
+        """Take back the run that a key is owed, if its run under way is to look again and that is all there was to do.
+
+        Returns whether there was one: if more is to be done after that look, the run adds the key again. What a message
+        or a trace named the key for keeps its run.
+        """
+        entry = self._entries.get(key)
+        if entry is None or entry.acks or entry.trace is not None or key not in self._current:
+            return False
+        del self._entries[key]
+        return True
 
     async def wait_idle(self) -> None:
         """Wait until no key waits for a run or is in one; keys that back off may remain."""
