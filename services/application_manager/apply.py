@@ -29,7 +29,7 @@ from application_manager.domain.actions import (
     WriteSpec,
 )
 from application_manager.domain.decide import APPLICATIONS as COUNTED
-from application_manager.domain.homes import name_of
+from application_manager.domain.placement import name_of
 from application_manager.domain.resources import make_application, make_spec_patch
 from application_manager.domain.views import ApplicationView, read_manifest, view_application
 from application_manager.gather import Awaited, Known, World

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from application_manager.domain.homes import name_of
+from application_manager.domain.placement import name_of
 from application_manager.gather import Known
 from application_manager.timings import Timings
 from trellis import names

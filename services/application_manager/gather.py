@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from application_manager.domain.actions import Lost
 from application_manager.domain.conditions import Refused
-from application_manager.domain.homes import home_of, lattice_of, name_of, why_none
+from application_manager.domain.placement import home_of, lattice_of, name_of, why_none
 from application_manager.domain.snapshot import Absence, Model, Side, Snapshot, Standing
 from application_manager.domain.views import ApplicationView
 from application_manager.following import Following

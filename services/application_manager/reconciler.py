@@ -32,7 +32,7 @@ from application_manager.domain.actions import (
 )
 from application_manager.domain.conditions import Json, Refused, Seen, news_of, patch_of, status_of
 from application_manager.domain.facts import Due, Identity, Said, facts_of
-from application_manager.domain.homes import name_of
+from application_manager.domain.placement import name_of
 from application_manager.domain.snapshot import Absence, Side
 from application_manager.domain.views import ApplicationView
 from application_manager.gather import Key, Known, World

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from application_manager.domain.actions import Decision, Lost, Reason, Record
-from application_manager.domain.fitting import scalers_of, versions_of
-from application_manager.domain.homes import name_of
+from application_manager.domain.placement import name_of
 from application_manager.domain.snapshot import Absence, Base, Side, Snapshot, Win
+from application_manager.domain.status_limits import scalers_of, versions_of
 from application_manager.domain.views import ApplicationView
 from trellis.lattice.domain.replies import Refusal, Scaler, Status
 from trellis.lattice.domain.store import StoredModel

@@ -6,7 +6,13 @@ import json
 
 import pytest
 
-from application_manager.domain.fitting import SCALERS_BYTES, SCALERS_MOST, VERSIONS_BYTES, scalers_of, versions_of
+from application_manager.domain.status_limits import (
+    SCALERS_BYTES,
+    SCALERS_MOST,
+    VERSIONS_BYTES,
+    scalers_of,
+    versions_of,
+)
 from trellis.lattice.domain.replies import Scaler
 
 
