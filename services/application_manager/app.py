@@ -11,15 +11,17 @@ from functools import partial
 from typing import Final
 
 from application_manager.apply import Effects
+from application_manager.cache import Cache
 from application_manager.domain import decide as deciding
 from application_manager.domain.facts import Said
+from application_manager.domain.placement import Key
 from application_manager.following import Following
 from application_manager.freshness import TellGroups
-from application_manager.gather import Key, Known
+from application_manager.gather import Gather
 from application_manager.lattices import FollowLattices
 from application_manager.metrics import Measures
 from application_manager.recall import recall
-from application_manager.reconciler import Keep
+from application_manager.reconciler import Reconciler
 from application_manager.rights import remedy, words
 from application_manager.settings import Settings
 from application_manager.timings import Timings
@@ -69,38 +71,37 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     def applications_changed(mark: str, applications: Iterable[str] | None) -> None:
         if applications is None:
             groups.add(mark)
-        for key in {*known.keys_of(mark, applications)}:
+        for key in {*cache.keys_of(mark, applications)}:
             queue.add(key)
 
     def list_all() -> None:
-        for mark in {*known.by_lattice, *known.following.marks}:
+        for mark in cache.marks:
             lattices.add(mark)
-        for key in known.all_keys():
+        for key in cache.all_keys():
             queue.add(key)
 
-    known = Known(
-        kube,
-        {},
-        Following(applications_changed, base.cluster, timings.lattice),
-        groups_known=lambda: watches.groups.known,
-        timings=timings,
-        applications_known=lambda: watches.applications.known,
-    )
+    cache = Cache({}, Following(applications_changed, base.cluster, timings.lattice))
     said = Said()
-    watches = Watches(kube, known, Enqueue(queue.add, lattices.add, list_all), said.needs_applications, timings.watch)
+    watches = Watches(kube, cache, Enqueue(queue.add, lattices.add, list_all), said.needs_applications, timings.watch)
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_APPLICATION_MANAGER)
-    populations = {deciding.APPLICATIONS: lambda: len(known.applications)}
+    populations = {deciding.APPLICATIONS: lambda: len(cache.applications)}
     present = {deciding.APPLICATIONS: lambda: named(watches.applications)}
     scope = Scope(APPLICATION_MANAGER, settings.namespace, populations, present)
     breaker = Breaker(kube, recorder, scope, list_all)
-    effects = Effects(kube, recorder, known, watches.applications, Tombstones(kube, settings.namespace), breaker)
-    rights = MissingRights(base.health, remedy)
-    measures = Measures(telemetry.metrics, known)
-    keep = Keep(known, effects, base.bus, Stories(telemetry), said, rights, settings.let_go, timings)
-    follow = FollowLattices(
-        *(kube, known.following, known.groups_of, applications_changed, rights, measures, settings.sources_seconds)
+    tombstones = Tombstones(kube, settings.namespace)
+    gather = Gather(
+        *(kube, cache, tombstones, lambda: watches.groups.known, lambda: watches.applications.known),
+        *(settings.let_go, timings),
     )
-    tell = TellGroups(kube, known, rights, settings.let_go, timings)
+    effects = Effects(kube, recorder, cache, watches.applications, tombstones, breaker, timings)
+    rights = MissingRights(base.health, remedy)
+    measures = Measures(telemetry.metrics, cache, timings)
+    reconciler = Reconciler(gather, cache, effects, base.bus, Stories(telemetry), said, rights, timings)
+    follow = FollowLattices(
+        *(kube, cache.following, cache.groups_to_follow, applications_changed, rights, measures),
+        settings.sources_seconds,
+    )
+    tell = TellGroups(kube, cache, rights, settings.let_go, timings)
     refused = Refusals(queue, noted(base.health))
     refused_lattices = Refusals(lattices, noted(base.health, f"{WRITE_REFUSED}, lattices"))
     refused_groups = Refusals(groups, noted(base.health, f"{WRITE_REFUSED}, groups"))
@@ -109,13 +110,13 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         {
             lattices: refused_lattices.heeding(follow.run),
             groups: refused_groups.heeding(tell.run),
-            queue: refused.heeding(keep.run),
+            queue: refused.heeding(reconciler.run),
         },
         list_all,
         said.forget,
         prepare=partial(recall, said, base.bus),
         background=[
-            known.following.run,
+            cache.following.run,
             measures.run,
             breaker.run,
             refused.run,

@@ -1,8 +1,8 @@
 """Application_manager's side effects: Applications in Kubernetes, models in wadm.
 
-In: actions of ``decide``. Out: writes to Kubernetes, requests to wadm. Called by ``keeping``. Invariants: what is
-changed or deleted is the very object that was read; wadm is given the manifest that was decided on; what wadm
-acknowledged is awaited in the store before anything else is decided. ``keeping`` asks ``hold`` before a deletion.
+In: actions of ``decide``. Out: writes to Kubernetes, requests to wadm; ``cache`` takes note of what was asked and
+acknowledged. Called by ``reconciler``, which asks ``hold`` before a deletion. Invariants: what is changed or deleted is
+the very object that was read; wadm is given the manifest that was decided on.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, assert_never
+from typing import Any, assert_never
 
 from application_manager.asking import asking
+from application_manager.cache import Cache
 from application_manager.domain.actions import (
+    AcceptRemoval,
     Action,
     AddFinalizer,
+    AskOfWadm,
     CreateObject,
     DeleteModel,
     DeleteObject,
@@ -29,10 +32,12 @@ from application_manager.domain.actions import (
     WriteSpec,
 )
 from application_manager.domain.decide import APPLICATIONS as COUNTED
-from application_manager.domain.placement import name_of
+from application_manager.domain.placement import Key, name_of
+from application_manager.domain.progress import Progress
 from application_manager.domain.resources import make_application, make_spec_patch
+from application_manager.domain.snapshot import Snapshot
 from application_manager.domain.views import ApplicationView, read_manifest, view_application
-from application_manager.gather import Awaited, Known, World
+from application_manager.timings import Timings
 from application_manager.tombstones import Tombstone, Tombstones
 from trellis import names
 from trellis.kube.breaker import Breaker
@@ -48,7 +53,6 @@ from trellis.lattice.wadm.client import Wadm
 from trellis.limits.breaker import Destruction
 from trellis.telemetry import get_logger
 
-_UNTOUCHED: Final = Awaited(None, None, gone=False, until=0.0)
 _log = get_logger(__name__)
 
 
@@ -66,10 +70,11 @@ class Effects:
 
     kube: Kube
     recorder: EventRecorder
-    known: Known
+    cache: Cache
     applications: Informer[ApplicationView]
     tombstones: Tombstones
     breaker: Breaker
+    timings: Timings = Timings()
 
     async def hold(self, view: ApplicationView) -> float | None:
         """Return None if an Application may be deleted on the other side, else when to ask the circuit breaker again.
@@ -82,7 +87,7 @@ class Effects:
         target = Destruction(COUNTED, view.name, view.uid, what, kind.api_version, kind.kind, view.namespace)
         return await self.breaker.hold(target)
 
-    async def apply(self, world: World, actions: Sequence[Action]) -> None:
+    async def apply(self, snapshot: Snapshot, actions: Sequence[Action]) -> None:
         """Carry out actions about one application, in order; recording is part of its status.
 
         Raises:
@@ -93,39 +98,35 @@ class Effects:
             NotTaken: the API server changed a manifest.
         """
         for action in actions:
-            world = await self._one(world, action)
+            snapshot = await self._one(snapshot, action)
 
-    async def _one(self, world: World, action: Action) -> World:
-        """Carry out one action; return the world that the next is made from."""
+    async def _one(self, snapshot: Snapshot, action: Action) -> Snapshot:
+        """Carry out one action; return the snapshot that the next is made from."""
         match action:
             case Record():
                 pass  # part of the status
             case AddFinalizer():
-                view = _view(world)
+                view = _view(snapshot)
                 written = await self._finalizers(view, [*view.finalizers, names.FINALIZER_APPLICATIONS])
-                return replace(world, view=view_application(written))
+                return replace(snapshot, view=view_application(written))
             case RemoveFinalizer():
-                await self._let_go(world, action)
+                await self._remove_finalizer(snapshot, action)
+            case AcceptRemoval():
+                await self._accept_removal(snapshot, action)
             case CreateObject():
-                await self._create(world, action.version)
+                await self._create(snapshot, action.version)
             case WriteSpec():
-                await self._write(world, action.version)
+                await self._write(snapshot, action.version)
             case DeleteObject():
-                await self._delete(world)
+                await self._delete(snapshot)
             case Put() | Deploy() | Undeploy() | DeleteModel():
                 with asking(self.kube.telemetry, action):
-                    await self._tell_wadm(world, action)
+                    await self._ask_wadm(snapshot, action)
             case _:
                 assert_never(action)
-        return world
+        return snapshot
 
-    async def release(self, views: Sequence[ApplicationView]) -> None:
-        """Take our finalizer from objects: nobody will be there to see to it."""
-        for view in views:
-            if view.object.finalizer:
-                await self._without_finalizer(view)
-
-    async def status(self, world: World, view: ApplicationView, patch: Manifest) -> None:
+    async def status(self, key: Key, view: ApplicationView, patch: Manifest) -> None:
         """Write what of a status is new."""
         read = {"uid": view.uid, "resourceVersion": view.resource_version}
         with contextlib.suppress(NotFound):
@@ -138,26 +139,33 @@ class Effects:
                 subresource="status",
             )
             self.applications.wrote(written, view)
-        _log.debug("status written", application=str(world.key), fields=sorted(patch))
+        _log.debug("status written", application=str(key), fields=sorted(patch))
 
     async def event(self, view: ApplicationView, reason: str, message: str) -> None:
         """Tell people, by an Event on an Application."""
         regarding = ObjectRef(APPLICATIONS.api_version, APPLICATIONS.kind, view.name, view.uid, view.namespace)
         await self.recorder.record(regarding=regarding, type="Warning", reason=reason, message=message)
 
-    async def warn_home(self, world: World, reason: str, message: str) -> None:
+    async def warn_home(self, snapshot: Snapshot, reason: str, message: str) -> None:
         """Tell people of what has no object, by an Event on the group whose namespace is its home."""
-        groups = [one for one in self.known.by_lattice.get(world.key.mark, {}).values() if one.namespace == world.home]
+        groups = [one for one in self.cache.groups_of(snapshot.key.mark).values() if one.namespace == snapshot.home]
         for group in sorted(groups, key=lambda one: (one.created, one.key))[:1]:
             regarding = ObjectRef(HOST_CONFIGS.api_version, HOST_CONFIGS.kind, group.name, group.uid, group.namespace)
             await self.recorder.record(regarding=regarding, type="Warning", reason=reason, message=message)
 
-    async def bury(self, view: ApplicationView, lattice: str, bucket: str, revision: int, why: str) -> None:
-        """Remember that an object was let go while wadm has it, and say so."""
-        await self.tombstones.bury(Tombstone(lattice, view.application, bucket, revision))
-        message = f"{why}: wadm's lattice {lattice} keeps application {view.application}; remove it there with wash"
+    async def _accept_removal(self, snapshot: Snapshot, action: AcceptRemoval) -> None:
+        if action.revision is not None:
+            await self._bury(action.view, action.revision, action.said.message)
+        self.cache.advance(snapshot.key, Progress.removal_accepted)
+
+    async def _bury(self, view: ApplicationView, revision: int, reason: str) -> None:
+        """Store a tombstone of an object that goes while wadm has its application, and report that."""
+        lattice, base = view.shown, view.object.base
+        assert base is not None  # decided so
+        await self.tombstones.bury(Tombstone(lattice, view.application, base.bucket, revision))
+        message = f"{reason}: wadm's lattice {lattice} keeps application {view.application}; remove it there with wash"
         await self.event(view, "LetGo", message)
-        _log.warning("an Application was let go", application=view.key, lattice=lattice, reason=why)
+        _log.warning("an Application was let go", application=view.key, lattice=lattice, reason=reason)
 
     async def _finalizers(self, view: ApplicationView, wanted: list[str]) -> Manifest:
         metadata = {"uid": view.uid, "resourceVersion": view.resource_version, "finalizers": wanted}
@@ -172,36 +180,36 @@ class Effects:
             self.applications.wrote(written, view)
         return written
 
-    async def _let_go(self, world: World, action: RemoveFinalizer) -> None:
-        view, base = _view(world), _view(world).object.base
+    async def _remove_finalizer(self, snapshot: Snapshot, action: RemoveFinalizer) -> None:
+        view, base = _view(snapshot), _view(snapshot).object.base
         if action.tombstone and base is not None:
-            await self.bury(view, view.shown, base.bucket, revision_of(view), action.said.message)
-        elif self.known.following.ours(world.key.mark) and action.said.reason is Reason.DELETED:
-            await self._delete_for_sure(world)
+            await self._bury(view, base.revision, action.said.message)
+        elif self.cache.following.ours(snapshot.key.mark) and action.said.reason is Reason.DELETED:
+            await self._delete_for_sure(snapshot)
         await self._without_finalizer(view)
         _log.info("Application let go", application=view.key, reason=action.said.reason.value)
 
-    async def _delete_for_sure(self, world: World) -> None:
+    async def _delete_for_sure(self, snapshot: Snapshot) -> None:
         """Let wadm delete what it may have been given since its storage was read: nobody would do so afterwards.
 
         What was never recorded need not be there, so it is let go too where wadm does not answer.
         """
         try:
-            await self._wadm(world).delete(world.key.name)
+            await self._wadm(snapshot).delete(snapshot.key.name)
         except (LinkAwayError, SubjectError):
-            if _view(world).object.base is not None:
+            if _view(snapshot).object.base is not None:
                 raise
 
     async def _without_finalizer(self, view: ApplicationView) -> Manifest | None:
-        self.known.let_go.add(view.uid)
+        self.cache.releasing(view.uid)
         left = [one for one in view.finalizers if one != names.FINALIZER_APPLICATIONS]
         with contextlib.suppress(NotFound):
             return await self._finalizers(view, left)
         return None
 
-    async def _delete(self, world: World) -> None:
+    async def _delete(self, snapshot: Snapshot) -> None:
         """Take the finalizer away, then delete: were it deleted first, wadm would lose what is put there meanwhile."""
-        view = _view(world)
+        view = _view(snapshot)
         written = await self._without_finalizer(view)
         if written is not None:
             version = written["metadata"]["resourceVersion"]
@@ -209,26 +217,26 @@ class Effects:
                 await self.kube.delete(APPLICATIONS, view.name, view.namespace, uid=view.uid, resource_version=version)
         _log.info("Application deleted, as it was in wadm", application=view.key)
 
-    async def _create(self, world: World, version: str) -> None:
-        held = _held(world, version)
-        lattice = name_of(world.key.mark)
-        name = self._free_name(world)
+    async def _create(self, snapshot: Snapshot, version: str) -> None:
+        held = _held(snapshot, version)
+        lattice = name_of(snapshot.key.mark)
+        name = self._free_name(snapshot)
         made = await self.kube.create(
             APPLICATIONS,
-            make_application(world.home, name, lattice, held, version),
+            make_application(snapshot.home, name, lattice, held, version),
             field_manager=names.FIELD_MANAGER_WADM,
         )
         self.applications.wrote(made, None)
-        _log.info("Application made, as it is in wadm", application=f"{world.home}/{name}", version=version)
+        _log.info("Application made, as it is in wadm", application=f"{snapshot.home}/{name}", version=version)
 
-    def _free_name(self, world: World) -> str:
+    def _free_name(self, snapshot: Snapshot) -> str:
         """Return the name for a new object: the second one if another application has the first."""
-        name = names.application_object(world.key.name)
-        taken = self.known.applications.get(f"{world.home}/{name}")
-        return name if taken is None else names.second_application_object(world.key.name, world.key.mark)
+        name = names.application_object(snapshot.key.name)
+        taken = self.cache.applications.get(f"{snapshot.home}/{name}")
+        return name if taken is None else names.second_application_object(snapshot.key.name, snapshot.key.mark)
 
-    async def _write(self, world: World, version: str) -> None:
-        view, held = _view(world), _held(world, version)
+    async def _write(self, snapshot: Snapshot, version: str) -> None:
+        view, held = _view(snapshot), _held(snapshot, version)
         item = await self._read(view)
         base = view.object.base
         patch = make_spec_patch(item, held, version, 0 if base is None else base.serial)
@@ -256,35 +264,29 @@ class Effects:
             raise Outdated
         return item
 
-    async def _tell_wadm(self, world: World, action: Put | Deploy | Undeploy | DeleteModel) -> None:
-        wadm, key = self._wadm(world), world.key
-        if world.view is not None and world.view.version_of_wadm and isinstance(action, Put | Deploy):
-            await self._without_version(world.view)
+    async def _ask_wadm(self, snapshot: Snapshot, action: AskOfWadm) -> None:
+        wadm, key = self._wadm(snapshot), snapshot.key
+        if snapshot.view is not None and snapshot.view.version_of_wadm and isinstance(action, Put | Deploy):
+            await self._without_version(snapshot.view)
             raise Outdated
-        awaited = self.known.awaited.get(key, _UNTOUCHED)
+        self.cache.advance(key, lambda progress: progress.asked(action))
         match action:
             case Put(version=version):
-                item = await self._read(_view(world))
-                held = world.model.versions if world.model is not None else ()
+                item = await self._read(_view(snapshot))
+                held = snapshot.model.versions if snapshot.model is not None else ()
                 await wadm.put(read_manifest(item).under(version), [manifest for _, manifest in held])
-                self.known.unlisted.pop(key, None)  # wadm has tried to list it: the store may show that a moment later
-                if action.said.reason is Reason.RESTORED:  # whoever deleted it with wash is to know
-                    await self.event(_view(world), Reason.RESTORED.value, f"put again: {action.said.message}")
-                awaited = replace(awaited, version=version)
             case Deploy(version=version):
-                self.known.told[key] = version  # also if the answer gets lost
                 if await wadm.deploy(key.name, version) is None:
                     raise Outdated
-                awaited = replace(awaited, deployed=version)
             case Undeploy():
-                self.known.told[key] = ""
                 await wadm.undeploy(key.name)
-                awaited = replace(awaited, deployed="")
             case DeleteModel():
                 await wadm.delete(key.name)
-                awaited = replace(_UNTOUCHED, gone=True)
-        self.known.awaited[key] = replace(awaited, until=time.monotonic() + self.known.timings.awaited)
-        _log.info("wadm was told", application=str(key), action=type(action).__name__, reason=action.said.reason.value)
+        until = time.monotonic() + self.timings.awaited
+        self.cache.advance(key, lambda progress: progress.acknowledged(action, until))
+        _log.info("wadm was asked", application=str(key), action=type(action).__name__, reason=action.said.reason.value)
+        if isinstance(action, Put) and action.said.reason is Reason.RESTORED:  # whoever deleted it with wash is to know
+            await self.event(_view(snapshot), Reason.RESTORED.value, f"put again: {action.said.message}")
 
     async def _without_version(self, view: ApplicationView) -> None:
         """Take what wadm calls its version from an object that has something else now, and the mark that we wrote."""
@@ -295,28 +297,22 @@ class Effects:
         )
         self.applications.wrote(written, view)
 
-    def _wadm(self, world: World) -> Wadm:
-        mark = world.key.mark
-        if not self.known.following.ours(mark):
+    def _wadm(self, snapshot: Snapshot) -> Wadm:
+        mark = snapshot.key.mark
+        if not self.cache.following.ours(mark):
             raise Outdated  # another cluster took the lattice meanwhile
-        wadm = self.known.following.wadm(mark)
+        wadm = self.cache.following.wadm(mark)
         if wadm is None:
             raise LinkAwayError(f"lattice {name_of(mark)} is not followed yet")
         return wadm
 
 
-def revision_of(view: ApplicationView) -> int:
-    """Return the revision of wadm's entry when both sides were equal last."""
-    base = view.object.base
-    return 0 if base is None else base.revision
+def _view(snapshot: Snapshot) -> ApplicationView:
+    assert snapshot.view is not None  # decided so
+    return snapshot.view
 
 
-def _view(world: World) -> ApplicationView:
-    assert world.view is not None  # decided so
-    return world.view
-
-
-def _held(world: World, version: str) -> Projection:
-    assert world.model is not None  # decided so
-    manifests: dict[str, Any] = dict(world.model.versions)
-    return project(manifests[version], world.key.name)
+def _held(snapshot: Snapshot, version: str) -> Projection:
+    assert snapshot.model is not None  # decided so
+    manifests: dict[str, Any] = dict(snapshot.model.versions)
+    return project(manifests[version], snapshot.key.name)

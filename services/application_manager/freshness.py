@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from application_manager.cache import Cache
 from application_manager.domain.placement import name_of
-from application_manager.gather import Known
 from application_manager.timings import Timings
 from trellis import names
 from trellis.kube.client import Kube
@@ -78,7 +78,7 @@ class TellGroups:
     """
 
     kube: Kube
-    known: Known
+    cache: Cache
     rights: MissingRights
     let_go: bool = False
     timings: Timings = Timings()
@@ -97,7 +97,7 @@ class TellGroups:
     async def _run(self, mark: str) -> float | None:
         if self.let_go:
             return await self._tell_all(mark, None)
-        following = self.known.following
+        following = self.cache.following
         said = verdict_of(following.store(mark), following.owner(mark), ours=following.ours(mark))
         if said.status != "Unknown":
             self.away.pop(mark, None)
@@ -108,13 +108,13 @@ class TellGroups:
         return await self._tell_all(mark, said)
 
     async def _tell_all(self, mark: str, said: Verdict | None) -> float | None:
-        groups = [group for group in self.known.groups_of(mark) if not group.deleting]
+        groups = [group for group in self.cache.groups_to_follow(mark) if not group.deleting]
         told = [await self._tell(group, said and self._of(group, said)) for group in groups]
         return None if all(told) else self.timings.status
 
     def _of(self, group: GroupView, said: Verdict) -> Verdict:
         """Return what holds for a group: its namespace may mean another lattice of the name."""
-        if self.known.means(group.namespace, group.lattice):
+        if self.cache.means(group.namespace, group.lattice):
             return said
         name = name_of(group.lattice)
         why = (

@@ -12,7 +12,8 @@ from collections import Counter
 from functools import partial
 from typing import Final, get_args
 
-from application_manager.gather import Known
+from application_manager.cache import Cache
+from application_manager.timings import Timings
 from trellis.crds.application_status import Phase
 from trellis.events.subjects import APPLICATION_MANAGER
 from trellis.installer_api.redaction import redact_url
@@ -28,13 +29,14 @@ PHASES: Final = (*get_args(Phase), UNKNOWN)
 class Measures(FollowedGauges[LatticeAddress]):
     """The gauges of one term."""
 
-    def __init__(self, metrics: Metrics, known: Known) -> None:
+    def __init__(self, metrics: Metrics, cache: Cache, timings: Timings = Timings()) -> None:
         super().__init__()
         self._metrics = metrics
-        self._known = known
+        self._cache = cache
+        self._keep_counts = timings.counted
         self._synced: dict[str, float] = {}
         self._counted: Counter[tuple[str, str]] = Counter()
-        self._counted_at = -known.timings.counted
+        self._counted_at = -timings.counted
 
     def _show(self, mark: str, address: LatticeAddress) -> Forget:
         _, _, digest = mark.partition("/")
@@ -50,21 +52,21 @@ class Measures(FollowedGauges[LatticeAddress]):
 
     def _count(self, mark: str, phase: str) -> float:
         now = time.monotonic()
-        if now - self._counted_at >= self._known.timings.counted:
-            views = list(self._known.applications.values())
-            self._counted = Counter((self._known.key_of(view).mark, view.phase or UNKNOWN) for view in views)
+        if now - self._counted_at >= self._keep_counts:
+            views = list(self._cache.applications.values())
+            self._counted = Counter((self._cache.key_of(view).mark, view.phase or UNKNOWN) for view in views)
             self._counted_at = now
         return self._counted[mark, phase]
 
     def _synced_age(self, mark: str) -> float:
         """Return since when what is shown may be old; of what was never complete, since it is followed."""
-        store = self._known.following.store(mark)
+        store = self._cache.following.store(mark)
         if store is not None and store.synced_at is not None and not store.silent:
             self._synced[mark] = store.synced_at
         return max(0.0, time.time() - self._synced[mark])
 
     def _owned(self, mark: str) -> float:
-        return float(self._known.following.ours(mark))
+        return float(self._cache.following.ours(mark))
 
     def _linked(self, mark: str) -> float:
-        return float(self._known.following.linked(mark))
+        return float(self._cache.following.linked(mark))

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
+from application_manager.cache import Cache
+from application_manager.domain.placement import Key
 from application_manager.domain.views import ApplicationView, view_application
-from application_manager.gather import Key, Known
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import APPLICATIONS, DEPLOYMENTS, HOST_CONFIGS
@@ -19,8 +20,6 @@ from trellis.kube.watch_timings import WatchTimings
 from trellis.lattice.domain.group_views import GroupView, view_group
 from trellis.lattice.wasmcloud_operator import on_operator, view_operator
 from trellis.provisioning.other_controllers import Controller
-
-V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class Watches:
     def __init__(
         self,
         kube: Kube,
-        known: Known,
+        cache: Cache,
         enqueue: Enqueue,
         needs_applications: Callable[[], str | None],
         timings: WatchTimings = WatchTimings(),
@@ -50,9 +49,9 @@ class Watches:
             kube,
             HOST_CONFIGS,
             view_group,
-            on_group(known, enqueue.application, enqueue.lattice),
+            on_group(cache, enqueue.application, enqueue.lattice),
             optional=True,
-            needed=known.needs_groups,
+            needed=cache.needs_groups,
             on_known=enqueue.all,
             timings=timings,
         )
@@ -60,19 +59,19 @@ class Watches:
             kube,
             APPLICATIONS,
             view_application,
-            on_application(known, enqueue.application),
+            on_application(cache, enqueue.application),
             optional=True,
             needed=needs_applications,
             on_known=enqueue.all,
             timings=timings,
-            objects=known.applications,
+            objects=cache.applications,
         )
         operators: dict[str, Controller | None] = {}
         self._operators = Informer(
             kube,
             DEPLOYMENTS,
             view_operator,
-            on_operator(known, operators, enqueue.all),
+            on_operator(cache, operators, enqueue.all),
             refusable=True,
             timings=timings,
             objects=operators,
@@ -84,57 +83,30 @@ class Watches:
 
 
 def on_group(
-    known: Known, wake: Callable[[Key], None], wake_lattice: Callable[[str], None]
+    cache: Cache, wake: Callable[[Key], None], wake_lattice: Callable[[str], None]
 ) -> Callable[[Change[GroupView]], None]:
     """Return the handler of changes of groups: which lattices there are, and where."""
 
     def handle(change: Change[GroupView]) -> None:
+        cache.group_changed(change)
         views = [group for group in (change.old, change.new) if group is not None]
-        for group in views:
-            _drop(known.by_lattice, group.lattice, change.key)
-            _drop(known.by_place, group.namespace, change.key)
-        if change.new is not None and change.new.lattice:
-            known.by_lattice.setdefault(change.new.lattice, {})[change.key] = change.new
-            known.by_place.setdefault(change.new.namespace, {})[change.key] = change.new
         places = {group.namespace for group in views}
-        beside = {one.lattice for place in places for one in known.by_place.get(place, {}).values()}
+        beside = {one.lattice for place in places for one in cache.groups_in(place)}
         for mark in ({group.lattice for group in views} | beside) - {""}:  # which of one name is meant may be another
             wake_lattice(mark)
-        for view in known.applications.values():
+        for view in cache.applications.values():
             if view.namespace in places:
-                wake(known.key_of(view))
+                wake(cache.key_of(view))
 
     return handle
 
 
-def on_application(known: Known, wake: Callable[[Key], None]) -> Callable[[Change[ApplicationView]], None]:
+def on_application(cache: Cache, wake: Callable[[Key], None]) -> Callable[[Change[ApplicationView]], None]:
     """Return the handler of changes of Applications."""
 
     def handle(change: Change[ApplicationView]) -> None:
-        old, new = change.old, change.new
-        if old is not None:
-            known.by_name.get(old.application, set()).discard(change.key)
-            if not known.by_name.get(old.application):
-                known.by_name.pop(old.application, None)
-        if new is not None:
-            known.by_name.setdefault(new.application, set()).add(change.key)
-        if old is not None and (new is None or new.uid != old.uid):
-            _gone(known, old)
-        for key in {known.key_of(view) for view in (old, new) if view is not None}:
+        cache.application_changed(change)
+        for key in {cache.key_of(view) for view in (change.old, change.new) if view is not None}:
             wake(key)
 
     return handle
-
-
-def _gone(known: Known, old: ApplicationView) -> None:
-    """Note an object that is gone although wadm was not told."""
-    if old.object.finalizer and old.uid not in known.let_go:
-        known.forced[known.key_of(old)] = old
-    known.let_go.discard(old.uid)
-
-
-def _drop(index: dict[str, dict[str, V]], key: str, inner: str) -> None:
-    found = index.get(key, {})
-    found.pop(inner, None)
-    if not found:
-        index.pop(key, None)

@@ -11,13 +11,14 @@ import pytest
 import yaml
 from lupa.lua51 import LuaRuntime
 
-from application_manager.domain.actions import Decision, Put, Reason
+from application_manager.domain.actions import Decision, Put, Reason, Refused
 from application_manager.domain.actions import Said as Because
-from application_manager.domain.conditions import Refused, Seen, status_of
-from application_manager.domain.snapshot import Absence, Base, Model, Snapshot
+from application_manager.domain.conditions import Seen, status_of
+from application_manager.domain.sides import Absence, Base, Model
+from application_manager.domain.snapshot import Snapshot
 from application_manager.domain.views import view_application
 from support.suite.naming import lacking
-from support.wadm.application_objects import stored
+from support.wadm.application_objects import seen_of, stored
 from trellis.crds.application import Application
 from trellis.crds.application_status import Phase
 from trellis.lattice.domain.replies import Refusal, Status
@@ -61,8 +62,8 @@ def health(whose: str, item: Manifest) -> tuple[str, str]:
 def seen(**changes: Any) -> Seen:
     view = changes.pop("view", SYNCED)
     snapshot = changes.pop("snapshot", Snapshot(view.object, Model((("v1", DIGEST),), "v1", "b"), now=NOW))
-    whole: Manifest = {"decision": Decision(), "mark": "red/1", "model": STORED, "said": Status("deployed")}
-    return Seen(view, snapshot, **(whole | changes))
+    whole: dict[str, Any] = {"model": STORED, "said": Status("deployed")}
+    return seen_of(view, snapshot, **(whole | changes))
 
 
 def item(one: Seen) -> Manifest:

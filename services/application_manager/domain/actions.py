@@ -5,10 +5,13 @@ Pure. Made by ``decide``. Invariant: an action that was carried out and forgotte
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from application_manager.domain.snapshot import Base, Side
+from application_manager.domain.sides import Base, Side
+from application_manager.domain.views import ApplicationView
+from trellis.lattice.domain.replies import Refusal
 
 
 class Reason(StrEnum):
@@ -53,6 +56,18 @@ class RemoveFinalizer:
 
     said: Said
     tombstone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptRemoval:
+    """Take note that a user removed our finalizer from ``view``, whose object is deleted.
+
+    ``revision``: of wadm's entry that must not come back as if wash had put it; None if wadm has none.
+    """
+
+    said: Said
+    view: ApplicationView
+    revision: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,18 +131,13 @@ class Record:
     base: Base
 
 
-Action = (
-    AddFinalizer
-    | RemoveFinalizer
-    | CreateObject
-    | WriteSpec
-    | DeleteObject
-    | Put
-    | Deploy
-    | Undeploy
-    | DeleteModel
-    | Record
-)
+AskOfWadm = Put | Deploy | Undeploy | DeleteModel
+Action = AddFinalizer | RemoveFinalizer | AcceptRemoval | CreateObject | WriteSpec | DeleteObject | AskOfWadm | Record
+
+
+def asks(actions: Iterable[Action]) -> bool:
+    """Return whether any of these actions is a request to wadm."""
+    return any(isinstance(action, AskOfWadm) for action in actions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +149,33 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """What wadm refused, or NATS before it, and of which manifest.
+
+    ``again``: monotonic seconds from which it is worth another try; ``times``: refusals in a row.
+    """
+
+    digest: str
+    undeploy: bool
+    refusal: Refusal
+    message: str
+    again: float = 0.0
+    times: int = 1
+
+    @property
+    def words(self) -> str:
+        """Return the refusal with whose it is."""
+        return self.message if self.refusal is Refusal.TOO_LARGE else f"wadm: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to be done, in order; then it is looked again, until there is nothing but to record, or to wait.
+    """What is to be done, in order; then it is decided again, until there is nothing but to record, or to wait.
 
     ``waits``: why nothing is done although something is to be. ``winner``: whose change the other side is given.
-    ``again``: in how many seconds to look, whatever happens.
+    ``again``: in how many seconds to decide again, whatever happens. ``refused``: wadm refused these actions before, so
+    that is reported in place of carrying them out. ``silent``: nothing is reported. ``duplicates``: newer objects that
+    name the same application, and what is to be done about each.
     """
 
     actions: tuple[Action, ...] = ()
@@ -151,3 +183,11 @@ class Decision:
     winner: Side | None = None
     lost: Lost | None = None
     again: float | None = None
+    refused: Refused | None = None
+    silent: bool = False
+    duplicates: tuple[tuple[ApplicationView, Decision], ...] = ()
+
+
+def wait(reason: Reason, message: str, again: float | None = None) -> Decision:
+    """Return the decision to do nothing although something is to be done."""
+    return Decision(waits=Said(reason, message), again=again)

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from application_manager.domain.actions import Decision, Lost, Reason, Record
+from application_manager.domain.actions import Decision, Reason, Record
 from application_manager.domain.placement import name_of
-from application_manager.domain.snapshot import Absence, Base, Side, Snapshot, Win
+from application_manager.domain.sides import Absence, Base, Win
+from application_manager.domain.snapshot import Snapshot
 from application_manager.domain.status_limits import scalers_of, versions_of
 from application_manager.domain.views import ApplicationView
 from trellis.lattice.domain.replies import Refusal, Scaler, Status
@@ -45,43 +46,12 @@ _PASSING: Final = {Refusal.FAILED, Refusal.VERSION_EXISTS, Refusal.VERSION_MISSI
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """What wadm refused, or NATS before it, and of which manifest.
-
-    ``again``: monotonic seconds from which it is worth another try.
-    """
-
-    digest: str
-    undeploy: bool
-    refusal: Refusal
-    message: str
-    again: float = 0.0
-    times: int = 1
-
-    @property
-    def words(self) -> str:
-        """Return the refusal with whose it is."""
-        return self.message if self.refusal is Refusal.TOO_LARGE else f"wadm: {self.message}"
-
-
-@dataclass(frozen=True, slots=True)
 class Seen:
-    """All that a status is made of.
-
-    ``mark``: of the lattice, "" if there is none; ``why``: what else is to be said of why nothing is done; ``lost`` and
-    ``won``: of the change that is being carried over, for the record of it.
-    """
+    """All that a status is made of; ``view`` is the object in ``snapshot`` that it is written to."""
 
     view: ApplicationView
     snapshot: Snapshot
     decision: Decision
-    mark: str
-    model: StoredModel | None = None
-    said: Status | None = None
-    refused: Refused | None = None
-    why: str = ""
-    won: Side | None = None
-    lost: Lost | None = None
 
     @property
     def recorded(self) -> Base | None:
@@ -94,8 +64,8 @@ def status_of(seen: Seen) -> Json:
     former: Json = seen.view.status_fields()
     found = {**former, **_from_wadm(seen, former), **_record(seen, former)}
     found["observedGeneration"] = seen.view.generation
-    if seen.mark:
-        found["lattice"] = name_of(seen.mark)
+    if seen.snapshot.key.mark:
+        found["lattice"] = name_of(seen.snapshot.key.mark)
     found["conditions"] = list(_conditions(seen, found, former))
     return {key: value for key, value in found.items() if value is not None}
 
@@ -126,7 +96,7 @@ def _from_wadm(seen: Seen, former: Mapping[str, Any]) -> Json:
         return {"phase": "Waiting", "message": None}
     if seen.snapshot.wadm is Absence.AWAY:
         return {}
-    model = seen.model
+    model = seen.snapshot.model
     if model is None:
         empty: Json = dict.fromkeys(("deployedVersion", "versions", "scalers", "scalersLeftOut", "message"))
         return {"phase": "Waiting", **empty}
@@ -134,10 +104,10 @@ def _from_wadm(seen: Seen, former: Mapping[str, Any]) -> Json:
         "deployedVersion": model.deployed or None,
         "versions": versions_of([version for version, _ in model.versions], model.deployed),
     }
-    if seen.said is None and model.deployed and former.get("deployedVersion") == model.deployed:
+    if seen.snapshot.said is None and model.deployed and former.get("deployedVersion") == model.deployed:
         # A new leader has not heard yet what a former one wrote down.
         return found
-    phase, message, said = _word(model, seen.said)
+    phase, message, said = _word(model, seen.snapshot.said)
     scalers, left_out = scalers_of(said)
     return {
         **found,
@@ -179,13 +149,14 @@ def _record(seen: Seen, former: Mapping[str, Any]) -> Json:
         "undeploy": base.undeploy,
         "serial": base.serial,
         "bucket": base.bucket,
-        "kvRevision": 0 if seen.model is None else seen.model.revision,
+        "kvRevision": 0 if seen.snapshot.model is None else seen.snapshot.model.revision,
         "time": now,
     }
-    if seen.won is None:
+    progress = seen.snapshot.progress
+    if progress.winner is None:
         return {"synced": synced}
-    wins = [*(former.get("wins") or ()), _win(Win(seen.won, seen.snapshot.now))]
-    lost = None if seen.lost is None else {"side": seen.lost.side.value, "version": seen.lost.version}
+    wins = [*(former.get("wins") or ()), _win(Win(progress.winner, seen.snapshot.now))]
+    lost = None if progress.lost is None else {"side": progress.lost.side.value, "version": progress.lost.version}
     return {"synced": synced, "wins": wins[-_WINS:], "overridden": lost}
 
 
@@ -228,29 +199,29 @@ def _verdicts(seen: Seen, status: Json) -> Iterator[Verdict]:
 
 def _synced(seen: Seen) -> Verdict:
     """Say whether both sides have the same."""
-    waits, actions = seen.decision.waits, seen.decision.actions
+    waits, actions, refused = seen.decision.waits, seen.decision.actions, seen.decision.refused
     if seen.view.problem:
         return "Synced", "False", "InvalidManifest", seen.view.problem
-    if seen.refused is not None:
-        return "Synced", "False", seen.refused.refusal.value, seen.refused.words
+    if refused is not None:
+        return "Synced", "False", refused.refusal.value, refused.words
     if waits is not None:
         verdict = "Unknown" if waits.reason is Reason.WADM_AWAY else "False"
-        return "Synced", verdict, waits.reason.value, seen.why or waits.message
+        return "Synced", verdict, waits.reason.value, seen.snapshot.why or waits.message
     done = seen.recorded or (seen.view.object.base if not actions else None)
     if done is not None and all(isinstance(action, Record) for action in actions):
         return "Synced", "True", Reason.SYNCED.value, f"Kubernetes and wadm have version {done.version}"
     said = actions[0].said if actions else None
     reason, message = (said.reason.value, said.message) if said else ("Pending", "it is not in wadm yet")
-    return "Synced", "False", reason, seen.why or message
+    return "Synced", "False", reason, seen.snapshot.why or message
 
 
 def _stalled(seen: Seen, status: Json) -> tuple[str, str] | None:
     """Return why nothing goes on until somebody changes something, None if something does."""
+    waits, refused = seen.decision.waits, seen.decision.refused
     if seen.view.problem:
         return "InvalidManifest", seen.view.problem
-    if seen.refused is not None and seen.refused.refusal not in _PASSING:
-        return seen.refused.refusal.value, seen.refused.words
-    waits = seen.decision.waits
+    if refused is not None and refused.refusal not in _PASSING:
+        return refused.refusal.value, refused.words
     if waits is not None and waits.reason is Reason.DUPLICATE:
         return waits.reason.value, waits.message
     if status.get("phase") == "Failed" and seen.snapshot.wadm is not Absence.AWAY:
@@ -279,15 +250,15 @@ def _ready(seen: Seen, status: Json, synced: Verdict, stalled: tuple[str, str] |
 
 def _besides(seen: Seen, status: Json) -> Iterator[Verdict]:
     """Yield the conditions that are there while there is reason for them."""
-    if seen.refused is not None:
-        yield "Rejected", "True", seen.refused.refusal.value, seen.refused.message
+    waits, refused = seen.decision.waits, seen.decision.refused
+    if refused is not None:
+        yield "Rejected", "True", refused.refusal.value, refused.message
     if seen.view.ignored:
         yield "FieldsIgnored", "True", "UnknownToWadm", _ignored(seen.view.ignored)
     lost = status.get("overridden")
     if lost:
         kept = f": what {lost['side']} had is in wadm's version {lost['version']}" if lost["version"] else ""
         yield "Overridden", "True", f"{lost['side'].capitalize()}Lost", f"both sides had changed{kept}"
-    waits = seen.decision.waits
     if waits is not None and waits.reason is Reason.CONTENDED:
         yield "Contended", "True", waits.reason.value, waits.message
 

@@ -1,10 +1,8 @@
-"""Which side changed since both were equal, and what the other is given for it.
+"""What one run of a key does: which of its checks holds, and if none does, what makes both sides equal.
 
-Pure. In: what is known of one application. Out: actions with reasons. Called by whoever gathers; after actions it is
-asked again, until both sides are equal and only that is to be recorded. So a crash between two actions repeats work and
-loses none. Invariants (the nine rules): the side that differs from the base wins, and of two the one that somebody else
-manages; no clock decides; an object goes only if wadm's storage proves the deletion; nothing is undeployed that its
-object, or wash, does not say is not to run; what wadm was never given is put, and what it lost is put again.
+Pure. In: a snapshot. Out: actions with reasons, or why there are none. Called by ``reconciler``; after actions it is
+called again. Invariants: nothing is decided on a storage that does not show what wadm acknowledged; nothing comes back
+as if wash had put it, whose object a user let go by force; wadm is not asked at each event for what it refused.
 """
 
 from __future__ import annotations
@@ -13,53 +11,49 @@ from dataclasses import replace
 from typing import Final
 
 from application_manager.domain.actions import (
+    AcceptRemoval,
     Action,
-    AddFinalizer,
-    CreateObject,
     Decision,
     DeleteModel,
     DeleteObject,
-    Deploy,
-    Lost,
-    Put,
     Reason,
-    Record,
     RemoveFinalizer,
     Said,
-    Undeploy,
-    WriteSpec,
+    wait,
 )
-from application_manager.domain.snapshot import Absence, Base, Model, Object, Side, Snapshot, Standing, Win
-from application_manager.domain.versions import overridden_version, spare_version, version_of
+from application_manager.domain.compare import compare
+from application_manager.domain.placement import name_of
+from application_manager.domain.progress import Awaited
+from application_manager.domain.sides import Absence
+from application_manager.domain.snapshot import Duty, Snapshot
+from application_manager.domain.views import ApplicationView
 from trellis import names
 
 APPLICATIONS: Final = "applications"
 """Kind of the circuit breaker: Applications, and what wadm has of them."""
-NOT_PROVED: Final = (
-    "wadm does not have it any more, and nothing proves that it was deleted: delete this object to do so"
-)
-OLDER: Final = "wadm's storage was restored from a backup, and has an older state of it"
-NOT_LISTED: Final = "wadm stores it and does not list it: a further version makes wadm list it"
-_CONTEST: Final = 3
-_NOTHING: Final = Decision()
+_SILENT: Final = Decision(silent=True)
 
 
 def decide(snapshot: Snapshot) -> Decision:
-    """Return what is to be done about one application."""
-    found = snapshot.object
-    if found is None:
-        return _unseen(snapshot)
-    if found.deleting:
-        return _deleting(snapshot, found)
-    if snapshot.standing is Standing.NO_LATTICE:
-        return _wait(Reason.NO_LATTICE, "no group of hosts in this namespace has this application's lattice")
-    if snapshot.wadm is Absence.AWAY:
-        return _wait(Reason.WADM_AWAY, "wadm does not answer: what is known of the application may be old")
-    if snapshot.standing is Standing.OTHERS:
-        return _read_only(snapshot, found)
-    wadm = snapshot.wadm
-    decision = _compare(snapshot, found, wadm) if isinstance(wadm, Model) else _absent(snapshot, found)
-    return decision if found.finalizer else _with_finalizer(decision)
+    """Return what a run does about one application: what the first check says that holds.
+
+    1. This process may not act, or only removes finalizers.
+    2. A user removed our finalizer and the object went: its model must not come back as if wash had put it.
+    3. wadm acknowledged a request that its storage does not show yet.
+    4. The manifest cannot be read.
+    5. wadm refused the same, and it is too soon to ask again.
+    6. Both sides are compared.
+    """
+    progress = snapshot.progress
+    if snapshot.duty is Duty.STAND_BY:
+        return _SILENT
+    if snapshot.duty is Duty.REMOVE_FINALIZERS:
+        return _release(snapshot)
+    if progress.removed is not None:
+        return _accept_removal(snapshot, progress.removed)
+    decision = _compare_unless_awaited(snapshot, progress.awaited)
+    duplicates = tuple((other, _duplicate(snapshot, other)) for other in snapshot.others)
+    return replace(decision, duplicates=duplicates) if duplicates else decision
 
 
 def destroys(action: Action) -> bool:
@@ -76,181 +70,60 @@ def paused(action: Action) -> Decision:
         f"{action.said.message}, together with many others, so the circuit breaker pauses its deletion on the other "
         f"side. To confirm it: trellis breaker close application-manager. To keep the application: {keep}"
     )
-    return _wait(Reason.MASS_DELETION, message)
+    return wait(Reason.MASS_DELETION, message)
 
 
-def contended(wins: tuple[Win, ...], now: float, contest: float) -> float:
-    """Return for how many seconds more the sides are in a contest, 0 if they are not; ``now`` in Unix seconds.
-
-    ``contest``: seconds within which three changes of alternating sides are one, and after which a side is quiet.
-
-    A last win that is too far ahead was recorded by a clock that was: it would make a contest of months.
-    """
-    for at in range(len(wins) - _CONTEST + 1):
-        first, second, third = wins[at : at + _CONTEST]
-        alternate = first.side is third.side is not second.side
-        if alternate and third.at - first.at <= contest:
-            left = wins[-1].at + contest - now
-            return max(0.0, left) if left <= 2 * contest else 0.0
-    return 0.0
+def unavailable(snapshot: Snapshot, message: str) -> tuple[Snapshot, Decision]:
+    """Return what holds after wadm did not answer a request."""
+    why = f"wadm does not answer: {message}"
+    return replace(snapshot, wadm=Absence.AWAY, why=why), wait(Reason.WADM_AWAY, why)
 
 
-def _with_finalizer(decision: Decision) -> Decision:
-    """Put the finalizer before what wadm is given, in one run; any other action waits for the next run."""
-    first = AddFinalizer(Said(Reason.APPLIED, "its deletion is to reach wadm"))
-    given = bool(decision.actions) and all(isinstance(one, Put | Deploy | Undeploy) for one in decision.actions)
-    return replace(decision, actions=(first, *decision.actions)) if given else Decision((first,))
+def refused_by_kubernetes(message: str) -> Decision:
+    """Return what to report while the API server refuses a write."""
+    return wait(Reason.WRITE_REFUSED, message)
 
 
-def _wait(reason: Reason, message: str, again: float | None = None) -> Decision:
-    return Decision(waits=Said(reason, message), again=again)
+def _release(snapshot: Snapshot) -> Decision:
+    """Remove our finalizer from each object: this service will not be there to do so."""
+
+    def of(view: ApplicationView | None) -> Decision:
+        if view is None or not view.object.finalizer:
+            return _SILENT
+        said = Said(Reason.LET_GO, "Trellis removes its finalizers: it is to be uninstalled")
+        return Decision((RemoveFinalizer(said),), silent=True)
+
+    return replace(of(snapshot.view), duplicates=tuple((other, of(other)) for other in snapshot.others))
 
 
-def _unseen(snapshot: Snapshot) -> Decision:
-    """There is no object: what wadm has is shown."""
-    if not isinstance(snapshot.wadm, Model) or snapshot.standing is Standing.NO_LATTICE:
-        return _NOTHING
-    if snapshot.tombstone:
-        return _wait(Reason.TOMBSTONE, "its object was let go by force: it comes back when wadm's model changes")
-    version = snapshot.wadm.shown(None)
-    return Decision((CreateObject(Said(Reason.FROM_WADM, f"wadm has it in version {version}"), version),))
+def _accept_removal(snapshot: Snapshot, removed: ApplicationView) -> Decision:
+    """Store a tombstone if wadm has the application, or may have it; then it is decided again, at once."""
+    base, model = removed.object.base, snapshot.model
+    revision = None
+    if base is not None and (model is not None or snapshot.wadm is Absence.AWAY):
+        revision = max(base.revision, 0 if model is None else model.revision)
+    said = Said(Reason.LET_GO, "somebody took its finalizer away")
+    return Decision((AcceptRemoval(said, removed, revision),), again=0.0, silent=True)
 
 
-def _deleting(snapshot: Snapshot, found: Object) -> Decision:
-    """The object was deleted: its model goes first."""
-    if not found.finalizer:
-        return _NOTHING
-    if snapshot.standing is Standing.NO_LATTICE:
-        said = Said(Reason.LET_GO, "its lattice is not known any more, so wadm cannot be told")
-        return Decision((RemoveFinalizer(said, tombstone=True),))
-    if snapshot.standing is Standing.OTHERS:
-        return Decision((RemoveFinalizer(Said(Reason.READ_ONLY, "another cluster keeps the lattice's applications")),))
-    if snapshot.wadm is Absence.AWAY:
-        return _wait(Reason.WADM_AWAY, "wadm does not answer: it is deleted there first, as soon as it does")
-    if isinstance(snapshot.wadm, Model):
-        return Decision((DeleteModel(Said(Reason.DELETED, "its object was deleted in Kubernetes")),))
-    return Decision((RemoveFinalizer(Said(Reason.DELETED, "wadm does not have it any more")),))
+def _compare_unless_awaited(snapshot: Snapshot, awaited: Awaited | None) -> Decision:
+    if awaited is not None:
+        return Decision(again=awaited.until - snapshot.monotonic, silent=True)
+    view = snapshot.view
+    if view is not None and view.problem and not view.object.deleting:
+        return Decision()
+    decision = compare(snapshot)
+    refused = snapshot.progress.refused_before(snapshot.object, decision.actions)
+    if refused is None or snapshot.monotonic >= refused.again:
+        return decision
+    return replace(decision, refused=refused, again=max(refused.again - snapshot.monotonic, snapshot.timings.soon))
 
 
-def _read_only(snapshot: Snapshot, found: Object) -> Decision:
-    """Another cluster keeps the lattice's applications: this one shows them."""
-    if isinstance(snapshot.wadm, Model):
-        version = snapshot.wadm.shown(found.base)
-        if found.digest != snapshot.wadm.digests[version] and not found.changed:
-            return Decision((WriteSpec(Said(Reason.FROM_WADM, f"wadm has it in version {version}"), version),))
-        if found.digest == snapshot.wadm.digests[version]:
-            return _record(found, snapshot.wadm, version, snapshot.unsettled)
-    if snapshot.wadm is Absence.GONE and not found.changed:
-        return Decision((DeleteObject(Said(Reason.DELETED_IN_WADM, "it was deleted in wadm")),))
-    return _wait(Reason.READ_ONLY, "another cluster keeps this lattice's applications: change it there, or with wash")
-
-
-def _absent(snapshot: Snapshot, found: Object) -> Decision:
-    """Wadm does not have it: it was deleted there, was never there, or was lost."""
-    if snapshot.wadm is not Absence.GONE or (found.changed and found.others):
-        return _push(found, None, found.base is None or found.changed)
-    if wait := contended(found.wins, snapshot.now, snapshot.contest):
-        return _contest(wait)
-    said = Said(Reason.DELETED_IN_WADM, "it was deleted in wadm")
-    return Decision((DeleteObject(said),), winner=Side.WADM)
-
-
-def _compare(snapshot: Snapshot, found: Object, model: Model) -> Decision:
-    """Both sides have it."""
-    if not model.listed:
-        return _list_again(found, model)
-    version = model.shown(found.base)
-    here, there = (found.digest, found.deployed), (model.digests[version], model.deployed == version)
-    if here == there:
-        return _record(found, model, version, snapshot.unsettled)
-    base = found.base
-    if base is not None and snapshot.told == model.deployed:
-        # What wadm has is what the object said before; that it says something else by now is a change of Kubernetes.
-        return _push(found, model, True)
-    if base is not None and model.restored(base):
-        return _push(found, model, found.changed, OLDER)
-    if base is not None and base.bucket != model.bucket and not model.deployed:
-        # Put again, and not yet deployed: it was nobody with wash who undeployed it.
-        return _push(found, model, found.changed)
-    if base is not None and there == (base.digest, base.deployed) and found.changed:
-        if model.deployed and model.newest != base.newest:
-            # What was put with wash meanwhile, and not deployed, must not be what is shown once this is undeployed.
-            return Decision(
-                (Record(Said(Reason.SYNCED, "wadm has a newer version"), replace(base, newest=model.newest)),)
-            )
-        return _push(found, model, True)
-    wait = contended(found.wins, snapshot.now, snapshot.contest)
-    if not found.changed:
-        return _contest(wait) if wait else _pull(found, model, version)
-    if found.others or wait:
-        decision = _push(found, model, True)
-        lost = Lost(Side.WADM, version) if base is not None else None
-        return Decision(decision.actions, decision.waits, decision.winner, lost, decision.again)
-    return _pull(found, model, version)
-
-
-def _list_again(found: Object, model: Model) -> Decision:
-    """Have wadm list what it only stores: wadm adds a name to its list with each version that is put.
-
-    wadm stores an application, then its name, and gives up on the name when it is killed in between, or after three
-    conflicts with other writes. It refuses the same version from then on, and no request for all shows the application.
-    """
-    return Decision((Put(Said(Reason.RESTORED, NOT_LISTED), spare_version(found.digest, model)),))
-
-
-def _push(found: Object, model: Model | None, changed: bool, lost: str = NOT_PROVED) -> Decision:
-    """Give wadm what Kubernetes has; ``changed``: because somebody changed it there, and not because it was lost."""
-    version = version_of(found.version, found.digest, model)
-    reason = Reason.APPLIED if changed else Reason.RESTORED
-    why = "it was applied in Kubernetes" if changed else lost
-    said, deployed = Said(reason, why), "" if model is None else model.deployed
-    actions: list[Put | Deploy | Undeploy] = []
-    if model is None or version not in model.digests:
-        actions.append(Put(said, version))
-    if found.deployed and deployed != version:
-        actions.append(Deploy(said, version))
-    if not found.deployed and deployed:
-        actions.append(Undeploy(Said(reason, "its object says that it is not to run")))
-    if not actions:
-        assert model is not None  # there was something to put else
-        return _record(found, model, version)
-    winner = Side.KUBERNETES if changed and found.base is not None else None
-    return Decision(tuple(actions), winner=winner)
-
-
-def _pull(found: Object, model: Model, version: str) -> Decision:
-    """Give Kubernetes what wadm has; a change of its own is kept as a version that does not run."""
-    if found.digest == model.digests[version]:
-        recorded = _record(found, model, version)
-        return Decision(recorded.actions, winner=Side.WADM)
-    said = Said(Reason.FROM_WADM, f"wadm has it in version {version}")
-    write = WriteSpec(said, version)
-    if found.base is None or not found.changed or found.digest == found.base.digest:
-        return Decision((write,), winner=Side.WADM)
-    holds = [name for name, held in model.versions if held == found.digest]
-    kept = holds[-1] if holds else overridden_version(found.digest)
-    keep = Put(Said(Reason.OVERRIDDEN, "both sides had changed, and wadm's counts"), kept)
-    return Decision((write,) if holds else (keep, write), winner=Side.WADM, lost=Lost(Side.KUBERNETES, kept))
-
-
-def _record(found: Object, model: Model, version: str, unsettled: float = 0.0) -> Decision:
-    """Both sides are equal: that is written down, unless it is.
-
-    Not that a newer version was put and does not run, for a moment: it may be deployed next, and if nobody sees that
-    and the application is undeployed then, it is the one to show.
-    """
-    former = found.base or Base("", "", deployed=False, newest="")
-    deployed = model.deployed == version
-    waits = bool(unsettled) and deployed and version != model.newest != former.newest
-    newest = (former.newest or version) if waits else model.newest
-    again = unsettled if waits else None
-    base = Base(model.digests[version], version, deployed, newest, found.undeploy, former.serial, model.bucket)
-    if base == found.base:
-        return Decision(again=again)
-    base = replace(base, serial=former.serial + 1)
-    return Decision((Record(Said(Reason.SYNCED, f"both sides have version {version}"), base),), again=again)
-
-
-def _contest(wait: float) -> Decision:
-    message = "both sides change it by turns: Kubernetes counts until one has been quiet for ten minutes"
-    return _wait(Reason.CONTENDED, message, wait)
+def _duplicate(snapshot: Snapshot, other: ApplicationView) -> Decision:
+    """Report on a newer object that it names the same application; deleting it concerns nothing else."""
+    oldest = snapshot.view.key if snapshot.view is not None else ""
+    message = f"{oldest} is the same application of lattice {name_of(snapshot.key.mark)}, older: delete one"
+    said = Said(Reason.DUPLICATE, message)
+    if not other.object.deleting:
+        return Decision(waits=said)
+    return Decision((RemoveFinalizer(said),) if other.object.finalizer else (), silent=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from application_manager.domain.actions import Decision, Lost, Record
-from application_manager.domain.snapshot import Object
+from application_manager.domain.sides import Object
 from trellis.events.applications import (
     ApplicationDeleted,
     ApplicationFact,

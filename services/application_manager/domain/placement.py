@@ -1,6 +1,6 @@
 """Which lattice an Application belongs to, and where what comes from wash is shown.
 
-Pure. In: groups of hosts, what an object says. Out: a lattice's mark, a namespace. Called by ``gather``.
+Pure. In: groups of hosts, what an object says. Out: a lattice's mark, a namespace. Called by ``cache`` and ``gather``.
 Rule: an object may name only lattices of groups of its own namespace; a lattice's home is the namespace of the group
 that says so, else of its oldest one. Invariant: what stands in another namespace stays where it is when the home moves.
 """
@@ -8,8 +8,20 @@ that says so, else of its oldest one. Invariant: what stands in another namespac
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from trellis.lattice.domain.group_views import GroupView
+
+
+class Key(NamedTuple):
+    """An application of a lattice; ``mark`` is "" for an object without one, and ``name`` then ``namespace/name``."""
+
+    mark: str
+    name: str
+
+    def __str__(self) -> str:
+        """Return it for people."""
+        return f"{name_of(self.mark)}/{self.name}" if self.mark else self.name
 
 
 def home_of(groups: Iterable[GroupView]) -> str:

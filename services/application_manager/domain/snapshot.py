@@ -1,149 +1,45 @@
-"""What is known of one application on both sides, at one moment.
+"""All that one run of a key decides on.
 
-Pure. Made by whoever gathers it, read by ``decide``. A digest is that of ``trellis.lattice.domain.projection``: two
-manifests of one digest mean the same to wadm.
+Pure. Made by ``gather``, read by ``decide`` and ``conditions``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from application_manager.domain.placement import Key
+from application_manager.domain.progress import SETTLED, Progress
+from application_manager.domain.sides import Absence, Model, Object, Standing
+from application_manager.domain.views import ApplicationView
 from application_manager.timings import Timings
+from trellis.lattice.domain.replies import Status
+from trellis.lattice.domain.store import StoredModel
 
-OVERRIDDEN: Final = "overridden-"
-"""Prefix of versions in which a manifest that lost can be read; they are never shown as the application's newest."""
-
-
-class Side(StrEnum):
-    """Where an application is."""
-
-    KUBERNETES = "Kubernetes"
-    WADM = "wadm"
+_NO_KEY: Final = Key("", "")
 
 
-class Absence(StrEnum):
-    """Why there is no model. ``GONE``: it was deleted, which wadm's storage proves; ``LOST``: the storage is new."""
+class Duty(StrEnum):
+    """What this process does about applications."""
 
-    GONE = "Gone"
-    LOST = "Lost"
-    AWAY = "Away"
-
-
-class Standing(StrEnum):
-    """Whether this cluster may write to the lattice."""
-
-    OURS = "Ours"
-    OTHERS = "Others"
-    NO_LATTICE = "NoLattice"
-
-
-@dataclass(frozen=True, slots=True)
-class Base:
-    """What both sides last had. ``undeploy``: the object asked then for it not to run; ``newest``: wadm's version.
-
-    ``serial``: how many bases of the object there were before. ``bucket``: which storage of wadm's it is about.
-    ``revision``: of wadm's entry in it; a later one need not be another base.
-    """
-
-    digest: str
-    version: str
-    deployed: bool
-    newest: str
-    undeploy: bool = False
-    serial: int = 0
-    bucket: str = ""
-    revision: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Win:
-    """A change that one side made and the other was given, in Unix seconds."""
-
-    side: Side
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """wadm's side. ``versions``: name and digest, the oldest first, at least one; ``deployed``: "" if none is.
-
-    ``bucket``: which storage of wadm's it is in: one that was lost and is made again is another. ``listed``: False if
-    wadm's list of names lacks it for longer than a write takes: `wash app list` does not show it. ``revision``: of its
-    entry; each write of wadm has a higher one.
-    """
-
-    versions: tuple[tuple[str, str], ...]
-    deployed: str = ""
-    bucket: str = ""
-    listed: bool = True
-    revision: int = 0
-
-    def restored(self, base: Base) -> bool:
-        """Return whether wadm's storage is older than what both sides last had: it was restored from a backup."""
-        return base.bucket == self.bucket and self.revision < base.revision
-
-    @property
-    def digests(self) -> dict[str, str]:
-        """Digest by version."""
-        return dict(self.versions)
-
-    @property
-    def newest(self) -> str:
-        """The version that was put last, but for those that only keep what lost."""
-        names = [name for name, _ in self.versions]
-        return next((name for name in reversed(names) if not name.startswith(OVERRIDDEN)), names[-1])
-
-    def shown(self, base: Base | None) -> str:
-        """Return the version that Kubernetes is to show: the deployed one, else what was shown, else the newest."""
-        if self.deployed in self.digests:
-            return self.deployed
-        if base is not None and base.newest == self.newest and self.digests.get(base.version) == base.digest:
-            return base.version
-        return self.newest
-
-
-@dataclass(frozen=True, slots=True)
-class Object:
-    """Kubernetes' side.
-
-    ``version``: what the annotation asks for, "" if there is none. ``undeploy``: it is not to run. ``others``: somebody
-    but us manages ``spec``. ``finalizer``: ours is on it. ``written``: what we gave it from wadm last, as the digest
-    and the serial of the base of then: that is no change of its own, although it is not what both sides last had.
-    """
-
-    digest: str
-    version: str = ""
-    undeploy: bool = False
-    others: bool = True
-    finalizer: bool = True
-    deleting: bool = False
-    base: Base | None = None
-    wins: tuple[Win, ...] = ()
-    written: tuple[str, int] | None = None
-
-    @property
-    def changed(self) -> bool:
-        """Whether it differs from what both sides last had."""
-        if self.base is None:
-            return self.others
-        ours = (self.digest, self.base.serial) == self.written
-        return self.undeploy != self.base.undeploy or (self.digest != self.base.digest and not ours)
-
-    @property
-    def deployed(self) -> bool:
-        """Whether it is to run: applied it is, unless it says otherwise; unchanged it stays as it was."""
-        return self.base.deployed if self.base is not None and not self.changed else not self.undeploy
+    RECONCILE = "Reconcile"
+    STAND_BY = "StandBy"
+    """wasmcloud-operator is active, or the API server does not serve Applications: which there are is not known."""
+    REMOVE_FINALIZERS = "RemoveFinalizers"
+    """The service is to be uninstalled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One application. ``tombstone``: its object was let go by force, and wadm's model is the one of then.
+    """One application at one moment.
 
-    ``told``: the version that we told wadm to run since the base was recorded, "" if none, whether it did or not; None
-    if we told it nothing. ``unsettled``: for how many seconds more a version that was put just now may be deployed.
-    ``contest``: see :class:`Timings`.
+    ``now``: Unix seconds by the API server's clock; ``monotonic``: seconds of the clock of ``progress``.
+    ``tombstone``: its object was let go by force, and wadm's model is the one of then. ``progress``: with what this
+    moment shows. ``view``: its object, None if there is none; ``others``: newer objects that name the same application.
+    ``model`` and ``said``: what wadm has and last said, for people, also while it does not answer. ``home``: the
+    namespace in which an object for wadm's model is made, "" for none. ``why``: what is to be said of why nothing is
+    done.
     """
 
     object: Object | None
@@ -151,6 +47,19 @@ class Snapshot:
     standing: Standing = Standing.OURS
     now: float = 0.0
     tombstone: bool = False
-    told: str | None = None
-    unsettled: float = 0.0
-    contest: float = Timings().contest
+    progress: Progress = SETTLED
+    monotonic: float = 0.0
+    timings: Timings = Timings()
+    duty: Duty = Duty.RECONCILE
+    key: Key = _NO_KEY
+    view: ApplicationView | None = None
+    others: tuple[ApplicationView, ...] = ()
+    model: StoredModel | None = None
+    said: Status | None = None
+    home: str = ""
+    why: str = ""
+
+    @property
+    def unsettled(self) -> float:
+        """For how many seconds more a version that was put just now may be deployed."""
+        return self.progress.unsettled(self.monotonic, self.timings)

@@ -25,14 +25,14 @@ def scalers_of(said: Sequence[Scaler]) -> tuple[list[Json], int]:
     """Return what wadm says of its scalers, in its order, and how many are left out as there is no room."""
     rows = [_row(one) for one in said]
     order = sorted(range(len(rows)), key=lambda at: rows[at]["status"] == _WELL)
-    kept = set(_fitting(((at, _size(rows[at])) for at in order[:SCALERS_MOST]), SCALERS_BYTES))
+    kept = set(_first_within(((at, _size(rows[at])) for at in order[:SCALERS_MOST]), SCALERS_BYTES))
     return [row for at, row in enumerate(rows) if at in kept], len(rows) - len(kept)
 
 
 def versions_of(names: Sequence[str], deployed: str) -> list[Json]:
     """Return the versions that wadm keeps, the oldest first: the newest, if there is room, and the deployed one."""
     newest = list(reversed(names))[: VERSIONS_KEPT - 1]
-    kept = set(_fitting(((name, _size(name)) for name in newest), VERSIONS_BYTES)) | {deployed}
+    kept = set(_first_within(((name, _size(name)) for name in newest), VERSIONS_BYTES)) | {deployed}
     return [{"version": name, "deployed": name == deployed} for name in names if name in kept]
 
 
@@ -41,10 +41,10 @@ def _row(one: Scaler) -> Json:
     return found | ({"message": one.message} if one.message else {})
 
 
-def _fitting(sizes: Iterable[tuple[Any, int]], room: int) -> Iterable[Any]:
+def _first_within(sizes: Iterable[tuple[Any, int]], limit: int) -> Iterable[Any]:
     for key, size in sizes:
-        room -= size
-        if room < 0:
+        limit -= size
+        if limit < 0:
             return
         yield key
 

@@ -6,7 +6,7 @@ the same manifest finds the version in which it is.
 
 from __future__ import annotations
 
-from application_manager.domain.snapshot import OVERRIDDEN, Model
+from application_manager.domain.sides import OVERRIDDEN, Model
 
 _LENGTHS = (8, 12, 64)
 _PLAIN = (12, 64)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from application_manager.domain.snapshot import Base, Object, Side, Win
+from application_manager.domain.sides import Base, Object, Side, Win
 from trellis import names
 from trellis.lattice.domain.oam import ManifestError
 from trellis.lattice.domain.projection import VERSION, Projection, project

@@ -12,8 +12,8 @@ APPLICATIONS: Final = (
         "ADR 41, rule 1: the side that somebody else manages counts",
         "application_manager",
         "_compare",
-        "if found.others or wait:",
-        "if wait:",
+        "if found.others or left:",
+        "if left:",
         "tests/unit/application_manager/test_decide.py::"
         "test_of_two_that_changed_the_one_counts_that_somebody_else_manages",
     ),
@@ -95,12 +95,22 @@ LIVES: Final = (
         "test_what_was_let_go_is_known_until_it_changes_also_to_the_next_process",
     ),
     Break(
+        "an application is decided on before wadm's storage shows what wadm acknowledged",
+        "ADR 43: what wadm acknowledged is awaited in its storage",
+        "application_manager",
+        "_compare_unless_awaited",
+        "if awaited is not None:",
+        "if awaited is not None and awaited.gone:",
+        "tests/unit/application_manager/test_checks.py::"
+        "test_nothing_is_decided_before_the_storage_shows_what_wadm_acknowledged",
+    ),
+    Break(
         "what Kubernetes said before is taken for a change of wadm's",
         "ADR 81: what wadm was told is remembered until it is written down",
         "application_manager",
         "_compare",
-        "if base is not None and snapshot.told == model.deployed:",
-        "if base is not None and snapshot.told == version:",
+        "if base is not None and snapshot.progress.requested == model.deployed:",
+        "if base is not None and snapshot.progress.requested == version:",
         "tests/unit/application_manager/test_decide.py::"
         "test_what_wadm_was_told_of_an_object_that_changed_back_is_no_change_of_wadms",
     ),

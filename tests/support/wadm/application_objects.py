@@ -1,12 +1,21 @@
-"""Applications as an API server has them, for tests without one."""
+"""Applications as an API server has them, and what their status is made of, for tests without one."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from application_manager.domain.actions import Decision, Lost, Refused
+from application_manager.domain.conditions import Seen
+from application_manager.domain.placement import Key
+from application_manager.domain.progress import Progress
+from application_manager.domain.sides import Side
+from application_manager.domain.snapshot import Snapshot
+from application_manager.domain.views import ApplicationView
 from trellis import names
 
 Manifest = dict[str, Any]
+_NOTHING = Decision()
 
 
 def spec(image: str = "example.com/echo:1") -> Manifest:
@@ -35,3 +44,21 @@ def stored(name: str = "web", namespace: str = "team", **metadata: Any) -> Manif
         "finalizers": [names.FINALIZER_APPLICATIONS],
     }
     return {"apiVersion": "core.oam.dev/v1beta1", "kind": "Application", "metadata": held | metadata, "spec": spec()}
+
+
+def seen_of(
+    view: ApplicationView,
+    snapshot: Snapshot,
+    *,
+    decision: Decision = _NOTHING,
+    refused: Refused | None = None,
+    mark: str = "red/1",
+    winner: Side | None = None,
+    lost: Lost | None = None,
+    **known: Any,
+) -> Seen:
+    """Return what a status is made of; ``known``: further fields of the snapshot."""
+    whole = replace(
+        snapshot, key=Key(mark, view.application), view=view, progress=Progress(winner=winner, lost=lost), **known
+    )
+    return Seen(view, whole, replace(decision, refused=refused))

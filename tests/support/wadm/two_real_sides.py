@@ -18,7 +18,7 @@ from typing import Any
 import nats.errors
 import pytest
 
-from application_manager.domain.snapshot import OVERRIDDEN
+from application_manager.domain.sides import OVERRIDDEN
 from support.lattices.real_lattice import Wadm, application, wasm_component
 from support.wadm.kept import KUBECTL, KeptWorld
 from trellis import names

@@ -23,7 +23,9 @@ from application_manager.domain.actions import (
     WriteSpec,
 )
 from application_manager.domain.decide import decide
-from application_manager.domain.snapshot import Absence, Model, Object, Side, Snapshot, Win
+from application_manager.domain.progress import SETTLED, Progress
+from application_manager.domain.sides import Absence, Model, Object, Side, Win
+from application_manager.domain.snapshot import Snapshot
 
 ROUNDS = 12
 """More than any history needs: an endless exchange of writes is found by them."""
@@ -35,7 +37,10 @@ class Killed(Exception):  # noqa: N818 - no error
 
 @dataclass
 class TwoSides:
-    """``log``: every action that was carried out. ``told``, ``unsettled``: what application_manager remembers."""
+    """``log``: every action that was carried out. ``progress``: what application_manager remembers.
+
+    ``undecided``: what was put and does not run may be deployed next.
+    """
 
     object: Object | None = None
     model: Model | None = None
@@ -43,8 +48,8 @@ class TwoSides:
     away: bool = False
     bucket: str = "0"
     now: float = 0.0
-    told: str | None = None
-    unsettled: float = 0.0
+    progress: Progress = SETTLED
+    undecided: bool = False
     log: list[Action] = field(default_factory=list)
 
     # What people do in Kubernetes.
@@ -95,7 +100,8 @@ class TwoSides:
     def snapshot(self) -> Snapshot:
         absence = Absence.AWAY if self.away else Absence.LOST if self.lost else Absence.GONE
         wadm = self.model if self.model is not None and not self.away else absence
-        return Snapshot(self.object, wadm, now=self.now, told=self.told, unsettled=self.unsettled)
+        newer = (self.model.newest, 0.0) if self.undecided and self.model is not None else None
+        return Snapshot(self.object, wadm, now=self.now, progress=replace(self.progress, newer=newer))
 
     def once(self) -> None:
         """Carry out one decision, after which people may act."""
@@ -114,7 +120,7 @@ class TwoSides:
                 return
             for action in decision.actions:
                 if survive is not None and survive <= 0:
-                    self.told = None
+                    self.progress = SETTLED
                     raise Killed
                 survive = None if survive is None else survive - 1
                 self.log.append(action)
@@ -127,17 +133,17 @@ class TwoSides:
                 assert self.object is not None
                 assert self.put(self.object.digest, version), f"wadm has {version} already"
             case Deploy(version=version):
-                self.told = version
+                self.progress = self.progress.asked(action)
                 assert self.deploy(version), f"wadm has no {version}"
             case Undeploy():
-                self.told = ""
+                self.progress = self.progress.asked(action)
                 self.undeploy()
             case DeleteModel():
                 self.purge()
             case Record(base=base):
                 found = self._found()
                 wins = found.wins if won is None else (*found.wins, Win(won, self.now))[-4:]
-                self.object, self.told = replace(found, base=base, wins=wins), None
+                self.object, self.progress = replace(found, base=base, wins=wins), self.progress.recorded()
             case _:
                 self._write(action)
 

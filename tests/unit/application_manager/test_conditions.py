@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from application_manager.domain.actions import Decision, Lost, Put, Reason, Record
+from application_manager.domain.actions import Decision, Lost, Put, Reason, Record, Refused
 from application_manager.domain.actions import Said as Because
-from application_manager.domain.conditions import PHASES, Refused, Seen, news_of, patch_of, status_of
-from application_manager.domain.snapshot import Absence, Base, Model, Side, Snapshot, Standing
+from application_manager.domain.conditions import PHASES, Seen, news_of, patch_of, status_of
+from application_manager.domain.sides import Absence, Base, Model, Side, Standing
+from application_manager.domain.snapshot import Snapshot
 from application_manager.domain.views import view_application
 from support.suite.naming import lacking
-from support.wadm.application_objects import stored
+from support.wadm.application_objects import seen_of, stored
 from trellis.crds.application import Application
 from trellis.lattice.domain.replies import (
     Refusal,
@@ -45,8 +46,8 @@ def seen(**changes: Any) -> Seen:
     """Return what is seen of an application that is equal on both sides and runs."""
     view = changes.pop("view", replace(VIEW, object=replace(VIEW.object, base=BASE)))
     snapshot = changes.pop("snapshot", Snapshot(view.object, MODEL, now=NOW))
-    whole: dict[str, Any] = {"decision": Decision(), "mark": "red/1", "model": STORED, "said": WORKS}
-    return Seen(view, snapshot, **(whole | changes))
+    whole: dict[str, Any] = {"model": STORED, "said": WORKS}
+    return seen_of(view, snapshot, **(whole | changes))
 
 
 def said(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
@@ -220,7 +221,7 @@ def test_a_message_is_cut_where_names_of_fields_have_no_end() -> None:
 
 def test_recording_writes_what_both_have_who_won_and_what_lost() -> None:
     record = Decision((Record(Because(Reason.SYNCED, "equal"), BASE),))
-    status = status_of(seen(view=VIEW, decision=record, won=Side.KUBERNETES, lost=Lost(Side.WADM, "v9")))
+    status = status_of(seen(view=VIEW, decision=record, winner=Side.KUBERNETES, lost=Lost(Side.WADM, "v9")))
     assert status["synced"]["specDigest"] == DIGEST
     assert status["synced"]["kvRevision"] == 9
     assert status["wins"] == [{"side": "Kubernetes", "time": status["synced"]["time"]}]
@@ -228,7 +229,7 @@ def test_recording_writes_what_both_have_who_won_and_what_lost() -> None:
     assert said(status)["Synced"] == ("True", "Synced")
     again = replace(VIEW, object=replace(VIEW.object, base=BASE), status=json.dumps(status))
     assert said(status_of(seen(view=again)))["Overridden"][0] == "True"
-    later = status_of(seen(view=again, decision=record, won=Side.WADM))
+    later = status_of(seen(view=again, decision=record, winner=Side.WADM))
     assert "overridden" not in later
     assert len(later["wins"]) == 2
 

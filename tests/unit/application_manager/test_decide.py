@@ -21,8 +21,11 @@ from application_manager.domain.actions import (
     Undeploy,
     WriteSpec,
 )
-from application_manager.domain.decide import contended, decide, destroys
-from application_manager.domain.snapshot import Absence, Base, Model, Object, Side, Snapshot, Standing, Win
+from application_manager.domain.compare import contended
+from application_manager.domain.decide import decide, destroys
+from application_manager.domain.progress import Progress
+from application_manager.domain.sides import Absence, Base, Model, Object, Side, Standing, Win
+from application_manager.domain.snapshot import Snapshot
 from application_manager.domain.versions import version_of
 from application_manager.timings import Timings
 
@@ -230,7 +233,7 @@ def test_what_deletes_one_side_for_the_other_needs_leave_of_the_circuit_breaker(
 def test_what_wadm_was_told_of_an_object_that_changed_back_is_no_change_of_wadms() -> None:
     stopped = Model((("v1", A),), "")
     assert did(decide(Snapshot(SAME, stopped))) == ["Record"], "it was undeployed with wash"
-    assert did(decide(Snapshot(SAME, stopped, told=""))) == ["Deploy v1"]
+    assert did(decide(Snapshot(SAME, stopped, progress=Progress(requested="")))) == ["Deploy v1"]
 
 
 def test_three_changes_by_turns_are_a_contest_until_one_side_is_quiet() -> None:

@@ -10,7 +10,8 @@ from application_manager.domain.actions import Decision, DeleteObject, Lost, Put
 from application_manager.domain.decide import decide
 from application_manager.domain.facts import Due, Identity, facts_of
 from application_manager.domain.facts import Said as Told
-from application_manager.domain.snapshot import Base, Model, Object, Side, Snapshot
+from application_manager.domain.sides import Base, Model, Object, Side
+from application_manager.domain.snapshot import Snapshot
 from trellis.events.applications import (
     ApplicationDeleted,
     ApplicationOverridden,

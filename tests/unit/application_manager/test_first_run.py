@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from application_manager.cache import Cache
 from application_manager.domain.actions import AddFinalizer, Decision, Put, Reason
 from application_manager.domain.actions import Said as Because
-from application_manager.reconciler import Keep
+from application_manager.domain.placement import Key
+from application_manager.domain.sides import Absence
+from application_manager.domain.snapshot import Snapshot
+from application_manager.following import Following
+from application_manager.reconciler import Reconciler
 from trellis.lattice.connection.link import LinkAwayError, TooLargeError
 from trellis.telemetry import Metrics, Stories, setup
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    wadm: Any = None
-    object: Any = None
-
-
-@dataclass(frozen=True)
-class World:
-    view: Any
-    key: str = "key"
-    why: str = ""
-    snapshot: Snapshot = field(default_factory=Snapshot)
-
-
-class Told(Keep):
+class Noted(Reconciler):
     """Notes of which object a status is written."""
 
-    async def _tell(self, world: Any, *_: object) -> None:
-        self.said.append(world.view.resource_version)  # type: ignore[attr-defined] # a list
+    async def _report(self, snapshot: Any, *_: object) -> None:
+        self.said.append(snapshot.view.resource_version)  # type: ignore[attr-defined] # a list
 
 
 def view(version: str, generation: int = 1) -> Any:
@@ -45,17 +35,20 @@ def view(version: str, generation: int = 1) -> Any:
 async def test_a_status_is_of_the_object_as_this_run_wrote_it(
     error: Exception, generation: int, told: list[str]
 ) -> None:
-    known: Any = SimpleNamespace(applications={}, refused={})
+    applications: dict[str, Any] = {}
+    cache = Cache(applications, cast("Following", None))
 
-    async def apply(world: World, _: object) -> None:
-        known.applications[world.view.key] = view("2", generation)
+    async def apply(snapshot: Snapshot, _: object) -> None:
+        assert snapshot.view is not None
+        applications[snapshot.view.key] = view("2", generation)
         raise error
 
     said: Any = []
     unused: Any = None
     effects: Any = SimpleNamespace(apply=apply)
-    keep = Told(known, effects, unused, Stories(setup("test", metrics=Metrics())), said, unused)
+    stories = Stories[Key](setup("test", metrics=Metrics()))
+    reconciler = Noted(unused, cache, effects, unused, stories, said, unused)
     because = Because(Reason.APPLIED, "it was applied in Kubernetes")
-    world: Any = World(view("1"))
-    await keep._act(world, Decision((AddFinalizer(because), Put(because, "v1"))))
+    found = Snapshot(None, Absence.LOST, view=view("1"))
+    await reconciler._act(found, Decision((AddFinalizer(because), Put(because, "v1"))))
     assert said == told

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
+from application_manager.cache import Cache
 from application_manager.freshness import TellGroups, Verdict, verdict_of, with_condition
-from application_manager.gather import Known
 from application_manager.rights import RIGHTS, remedy
 from support.suite.naming import lacking
 from trellis import names
@@ -101,8 +101,8 @@ def telling(kube: FakeKube, health: Health, *, let_go: bool = False) -> TellGrou
     """Return what tells every group there is of a lattice that is there."""
     following = SimpleNamespace(store=lambda _: THERE, owner=lambda _: "here", ours=lambda _: True)
     groups = [view_group(one) for one in kube.objects(HOST_CONFIGS)]
-    known = SimpleNamespace(following=following, groups_of=lambda _: groups, means=lambda *_: True)
-    return TellGroups(kube, cast("Known", known), MissingRights(health, remedy), let_go)
+    cache = SimpleNamespace(following=following, groups_to_follow=lambda _: groups, means=lambda *_: True)
+    return TellGroups(kube, cast("Cache", cache), MissingRights(health, remedy), let_go)
 
 
 async def test_a_right_that_is_missing_to_say_it_makes_the_service_not_ready_until_it_is_there() -> None:

@@ -1,4 +1,4 @@
-"""What is known of an application before its lattice has told all of it."""
+"""What a run gathers of an application, also before its lattice has told all of it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,24 @@ from typing import Any, cast
 import pytest
 
 from application_manager import gather as gathering
+from application_manager.cache import Cache
 from application_manager.domain.actions import CreateObject, RemoveFinalizer
 from application_manager.domain.decide import decide
-from application_manager.domain.snapshot import Absence, Base, Model, Standing
+from application_manager.domain.placement import Key
+from application_manager.domain.progress import SETTLED, Awaited, Progress
+from application_manager.domain.sides import Absence, Base, Model, Standing
+from application_manager.domain.snapshot import Duty, Snapshot
 from application_manager.domain.views import ApplicationView, view_application
 from application_manager.following import Following
-from application_manager.gather import Awaited, Key, Known
+from application_manager.gather import Gather
 from application_manager.timings import Timings
+from application_manager.tombstones import Tombstones
 from support.wadm.application_objects import stored
+from trellis.kube.informer import Change, ChangeKind
 from trellis.lattice.domain.group_views import GroupView
 from trellis.lattice.domain.replies import Status
 from trellis.lattice.domain.store import Proof, StoredModel
+from trellis.provisioning.other_controllers import Controller, Peer
 from trellis_dev.fakes.fake import FakeKube
 
 MARK = "red/1"
@@ -73,13 +80,51 @@ class Lattice:
         return self.own == "us"
 
 
-def known(lattice: Lattice, *views: ApplicationView) -> Known:
-    """Return what is known with one group of hosts, in namespace ``team``."""
-    made = Known(FakeKube(), {view.key: view for view in views}, cast("Following", lattice))
-    group = GroupView("team", "hosts", "u", "1", deleting=False, lattice=MARK)
-    made.by_lattice[MARK] = made.by_place["team"] = {group.key: group}
+@dataclass
+class Buried:
+    """Tombstones. ``asked``: for each question whether there is one, wadm's entry."""
+
+    holding: bool = False
+    asked: list[tuple[str, str, str, int]] = field(default_factory=list)
+
+    async def holds(self, *of: Any) -> bool:
+        self.asked.append(of)
+        return self.holding
+
+
+@dataclass
+class World:
+    """One run after the other, with one group of hosts in namespace ``team``."""
+
+    cache: Cache
+    tombstones: Buried = field(default_factory=Buried)
+    timings: Timings = field(default_factory=Timings)
+    groups_known: bool = True
+    applications_known: bool = True
+    remove_finalizers: bool = False
+
+    def group(self, group: GroupView) -> None:
+        self.cache.group_changed(Change(ChangeKind.ADDED, group.key, None, group))
+
+    async def run(self, key: Key = KEY) -> Snapshot:
+        """Return what a run gathers, with what that is remembered of it."""
+        gather = Gather(
+            *(FakeKube(), self.cache, cast("Tombstones", self.tombstones)),
+            *(lambda: self.groups_known, lambda: self.applications_known),
+            *(self.remove_finalizers, self.timings),
+        )
+        before = self.cache.progress(key)
+        snapshot = await gather.snapshot(key)
+        assert self.cache.progress(key) == before, "it changed something"
+        self.cache.advance(key, lambda _: snapshot.progress)
+        return snapshot
+
+
+def world(lattice: Lattice, *views: ApplicationView) -> World:
+    made = World(Cache({view.key: view for view in views}, cast("Following", lattice)))
+    made.group(GroupView("team", "hosts", "u", "1", deleting=False, lattice=MARK))
     for view in views:
-        made.by_name.setdefault(view.application, set()).add(view.key)
+        made.cache.application_changed(Change(ChangeKind.ADDED, view.key, None, view))
     return made
 
 
@@ -98,126 +143,154 @@ UNKNOWN: dict[str, Lattice] = {
 
 
 @pytest.mark.parametrize("lattice", UNKNOWN.values(), ids=UNKNOWN.keys())
-def test_nothing_is_done_before_it_is_known_what_wadm_has_and_who_keeps_it(lattice: Lattice) -> None:
-    world = known(lattice, deleted()).world(KEY)
-    assert world.snapshot.wadm is Absence.AWAY
-    assert world.snapshot.standing is Standing.OURS
-    assert world.why
-    assert decide(world.snapshot).actions == ()
+async def test_nothing_is_done_before_it_is_known_what_wadm_has_and_who_keeps_it(lattice: Lattice) -> None:
+    found = await world(lattice, deleted()).run()
+    assert found.wadm is Absence.AWAY
+    assert found.standing is Standing.OURS
+    assert found.why
+    assert decide(found).actions == ()
 
 
-def test_what_wadm_stores_counts_as_listed_while_wadm_may_still_list_it() -> None:
+async def test_nothing_is_done_before_it_is_known_which_groups_there_are() -> None:
+    made = world(Lattice(Store({"web": MODEL})), deleted())
+    made.groups_known = False
+    found = await made.run()
+    assert (found.wadm, found.standing) == (Absence.AWAY, Standing.OURS)
+    assert decide(found).actions == ()
+
+
+async def test_what_wadm_stores_counts_as_listed_while_wadm_may_still_list_it() -> None:
     store = Store({"web": MODEL}, unlisted=True)
-    made = known(Lattice(store))
+    made = world(Lattice(store))
     made.timings = Timings(unlisted=60.0)
-    assert cast("Model", made.world(KEY).snapshot.wadm).listed
-    assert 0 < (made.listing_due(KEY) or 0.0) <= 60.0
+    found = await made.run()
+    assert cast("Model", found.wadm).listed
+    assert 0 < (found.progress.listing_due(found.monotonic, made.timings) or 0.0) <= 60.0
     made.timings = Timings(unlisted=0.0)
-    assert not cast("Model", made.world(KEY).snapshot.wadm).listed
-    assert made.listing_due(KEY) is None, "a run that is due does not call for another at once"
+    found = await made.run()
+    assert not cast("Model", found.wadm).listed
+    assert found.progress.listing_due(found.monotonic, made.timings) is None, "a run does not call for another at once"
     store.unlisted = False
-    assert cast("Model", made.world(KEY).snapshot.wadm).listed
-    assert made.unlisted == {}
+    found = await made.run()
+    assert cast("Model", found.wadm).listed
+    assert found.progress.unlisted_since is None
 
 
-def test_an_object_of_another_clusters_lattice_is_let_go_without_a_word_to_wadm() -> None:
-    world = known(Lattice(Store({"web": MODEL}), own="them"), deleted()).world(KEY)
-    assert world.snapshot.standing is Standing.OTHERS
-    assert [type(action) for action in decide(world.snapshot).actions] == [RemoveFinalizer]
+async def test_an_object_of_another_clusters_lattice_is_let_go_without_a_word_to_wadm() -> None:
+    found = await world(Lattice(Store({"web": MODEL}), own="them"), deleted()).run()
+    assert found.standing is Standing.OTHERS
+    assert [type(action) for action in decide(found).actions] == [RemoveFinalizer]
 
 
 @pytest.mark.parametrize(
     ("proof", "absence"), [(Proof.GONE, Absence.GONE), (Proof.LOST, Absence.LOST), (Proof.UNKNOWN, Absence.LOST)]
 )
-def test_only_what_is_proved_to_be_deleted_is(proof: Proof, absence: Absence) -> None:
-    assert known(Lattice(Store(proof=proof))).world(KEY).snapshot.wadm is absence
+async def test_only_what_is_proved_to_be_deleted_is(proof: Proof, absence: Absence) -> None:
+    assert (await world(Lattice(Store(proof=proof))).run()).wadm is absence
 
 
-def test_a_bucket_whose_age_is_not_known_is_taken_for_the_former_one() -> None:
-    world = known(Lattice(Store({"web": MODEL}, bucket="")), deleted()).world(KEY)
-    assert isinstance(world.snapshot.wadm, Model)
-    assert world.snapshot.wadm.bucket == "b"
+async def test_a_bucket_whose_age_is_not_known_is_taken_for_the_former_one() -> None:
+    found = await world(Lattice(Store({"web": MODEL}, bucket="")), deleted()).run()
+    assert isinstance(found.wadm, Model)
+    assert found.wadm.bucket == "b"
 
 
-def test_an_object_without_a_lattice_has_a_key_of_its_own() -> None:
+async def test_an_object_without_a_lattice_has_a_key_of_its_own() -> None:
     view = view_application(stored(namespace="elsewhere"))
-    found = known(Lattice(Store()), view)
-    key = found.key_of(view)
+    made = world(Lattice(Store()), view)
+    key = made.cache.key_of(view)
     assert key == Key("", "elsewhere/web")
-    world = found.world(key)
-    assert (world.view, world.snapshot.standing) == (view, Standing.NO_LATTICE)
-    assert "WasmCloudHostConfig" in world.why
+    found = await made.run(key)
+    assert (found.view, found.standing) == (view, Standing.NO_LATTICE)
+    assert "WasmCloudHostConfig" in found.why
 
 
-def test_of_two_lattices_of_one_name_in_a_namespace_that_of_the_older_group_is_meant() -> None:
-    found = known(Lattice(Store({"web": MODEL})))
-    older = GroupView("team", "older", "o", "0", deleting=False, lattice="red/other")
-    found.by_lattice["red/other"] = {older.key: older}
-    found.by_place["team"] = {**found.by_place["team"], older.key: older}
-    world = found.world(KEY)
-    assert world.snapshot.standing is Standing.NO_LATTICE
-    assert decide(world.snapshot).actions == (), "an object here would be the other lattice's"
-    elsewhere = GroupView("away", "hosts", "u2", "9", deleting=False, lattice=MARK)
-    found.by_lattice[MARK] = {**found.by_lattice[MARK], elsewhere.key: elsewhere}
-    found.by_place["away"] = {elsewhere.key: elsewhere}
-    world = found.world(KEY)
-    assert world.home == "away"
-    assert [type(action) for action in decide(world.snapshot).actions] == [CreateObject]
+async def test_of_two_lattices_of_one_name_in_a_namespace_that_of_the_older_group_is_meant() -> None:
+    made = world(Lattice(Store({"web": MODEL})))
+    made.group(GroupView("team", "older", "o", "0", deleting=False, lattice="red/other"))
+    found = await made.run()
+    assert found.standing is Standing.NO_LATTICE
+    assert decide(found).actions == (), "an object here would be the other lattice's"
+    made.group(GroupView("away", "hosts", "u2", "9", deleting=False, lattice=MARK))
+    found = await made.run()
+    assert found.home == "away"
+    assert [type(action) for action in decide(found).actions] == [CreateObject]
 
 
-def test_of_two_objects_the_oldest_is_the_application() -> None:
+async def test_of_two_objects_the_oldest_is_the_application() -> None:
     first = view_application(stored("web", creationTimestamp="2026-01-01T00:00:00Z"))
     second = replace(view_application(stored("other")), application="web")
-    world = known(Lattice(Store()), second, first).world(KEY)
-    assert world.view == first
-    assert world.others == (second,)
+    found = await world(Lattice(Store()), second, first).run()
+    assert found.view == first
+    assert found.others == (second,)
+
+
+@pytest.mark.parametrize("buried", [True, False])
+async def test_a_model_without_an_object_is_looked_up_among_the_tombstones(buried: bool) -> None:
+    made = world(Lattice(Store({"web": MODEL})))
+    made.tombstones.holding = buried
+    assert (await made.run()).tombstone is buried
+    assert made.tombstones.asked == [("red", "web", "b", 3)]
 
 
 @pytest.mark.parametrize(
-    ("awaited", "model", "shown"),
-    [
-        ({"version": "v2", "deployed": None, "gone": False}, MODEL, False),
-        ({"version": "v1", "deployed": "v1", "gone": False}, MODEL, True),
-        ({"version": None, "deployed": "", "gone": False}, MODEL, False),
-        ({"version": None, "deployed": None, "gone": True}, MODEL, False),
-        ({"version": None, "deployed": None, "gone": True}, None, True),
-        ({"version": "v1", "deployed": None, "gone": False}, None, False),
-    ],
+    "progress",
+    [Progress(removed=deleted()), Progress(awaited=Awaited(None, None, gone=True, until=float("inf")))],
+    ids=["finalizer removed", "awaited"],
 )
-def test_a_store_that_does_not_show_what_wadm_acknowledged_is_awaited(
-    awaited: dict[str, Any], model: StoredModel | None, shown: bool
+async def test_tombstones_are_read_only_where_an_object_may_be_made(progress: Progress) -> None:
+    made = world(Lattice(Store({"web": MODEL})))
+    made.cache.advance(KEY, lambda _: progress)
+    await made.run()
+    assert made.tombstones.asked == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "duty"),
+    [
+        ({}, Duty.RECONCILE),
+        ({"applications_known": False}, Duty.STAND_BY),
+        ({"controller": Controller(Peer.WASMCLOUD_OPERATOR, "ns", "other", "u")}, Duty.STAND_BY),
+        ({"applications_known": False, "remove_finalizers": True}, Duty.REMOVE_FINALIZERS),
+    ],
+    ids=["none", "the kind is not served", "another controller is active", "to be uninstalled"],
+)
+async def test_a_run_gathers_what_this_process_may_do(changes: dict[str, Any], duty: Duty) -> None:
+    made = world(Lattice(Store({"web": MODEL})), deleted())
+    made.cache.controller = changes.pop("controller", None)
+    found = await replace(made, **changes).run()
+    assert found.duty is duty
+    assert (found.wadm is Absence.AWAY) is (duty is not Duty.RECONCILE)
+
+
+@pytest.mark.parametrize(("model", "left"), [(MODEL, SETTLED), (None, Progress(requested="v1"))])
+async def test_a_run_remembers_what_wadms_storage_shows(model: StoredModel | None, left: Progress) -> None:
+    made = world(Lattice(Store({} if model is None else {"web": model})))
+    acknowledged = Awaited(None, None, gone=False, until=float("-inf"))
+    requested = "v9" if model is not None else "v1"
+    made.cache.advance(KEY, lambda _: Progress(awaited=acknowledged, requested=requested))
+    assert (await made.run()).progress == left
+
+
+async def test_a_version_put_beside_the_one_that_runs_may_be_deployed_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = known(Lattice(Store({} if model is None else {"web": model})))
-    found.awaited[KEY] = Awaited(**awaited, until=float("inf"))
-    assert (found.awaits(found.world(KEY)) is None) is shown
-    assert (KEY in found.awaited) is not shown
-
-
-def test_a_version_put_beside_the_one_that_runs_may_be_deployed_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr(gathering, "time", SimpleNamespace(monotonic=lambda: clock[0], time=lambda: 5.0))
     newer = replace(MODEL, versions=(*MODEL.versions, ("v2", {"metadata": {"name": "web"}, "spec": {}})))
     store = Store({"web": newer})
-    found = known(Lattice(store))
+    made = world(Lattice(store))
 
-    def unsettled() -> float:
-        return found.world(KEY).snapshot.unsettled
+    async def unsettled() -> float:
+        return (await made.run()).unsettled
 
-    assert unsettled() == Timings().settle
+    assert await unsettled() == Timings().settle
     clock[0] += 4
-    assert unsettled() == Timings().settle - 4
+    assert await unsettled() == Timings().settle - 4
     store.models["web"] = replace(newer, versions=(*newer.versions, ("v3", {"metadata": {"name": "web"}, "spec": {}})))
-    assert unsettled() == Timings().settle, "another one was put"
+    assert await unsettled() == Timings().settle, "another one was put"
     clock[0] += Timings().settle + 1
-    assert unsettled() == 0
+    assert await unsettled() == 0
     store.models["web"] = replace(store.models["web"], deployed="v3")
-    assert unsettled() == 0
-    assert found.put == {}
-
-
-@pytest.mark.parametrize(("told", "kept"), [("v1", {KEY: "v1"}), ("v9", {}), ("", {})])
-def test_what_wadm_was_told_is_forgotten_once_it_has_something_else(told: str, kept: dict[Key, str]) -> None:
-    found = known(Lattice(Store({"web": MODEL})))
-    found.told[KEY], found.awaited[KEY] = told, Awaited(None, None, gone=False, until=float("-inf"))
-    assert found.awaits(found.world(KEY)) is None
-    assert found.told == kept
+    assert await unsettled() == 0
+    assert made.cache.progress(KEY) == SETTLED

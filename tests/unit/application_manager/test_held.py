@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
+from application_manager.cache import Cache
 from application_manager.domain.actions import Decision, DeleteObject, Reason
 from application_manager.domain.actions import Said as Because
-from application_manager.reconciler import Keep
+from application_manager.domain.placement import Key
+from application_manager.domain.sides import Absence
+from application_manager.domain.snapshot import Snapshot
+from application_manager.following import Following
+from application_manager.reconciler import Reconciler
 from support.nodes.withdrawals import HELD_SECONDS, Holding
 from trellis.telemetry import Metrics, Stories, setup
 
 UID = "uid-shop"
 
 
-class Told(Keep):
+class Silent(Reconciler):
     """Writes no status."""
 
-    async def _tell(self, *_: object) -> None:
+    async def _report(self, *_: object) -> None:
         return None
 
 
@@ -28,14 +33,16 @@ async def test_an_application_is_not_held_any_more_once_wadm_has_it_again() -> N
         breaker.held.add(UID)
         return HELD_SECONDS
 
-    known: Any = SimpleNamespace(refused={}, won={}, lost={})
+    cache = Cache({}, cast("Following", None))
     effects: Any = SimpleNamespace(hold=hold, breaker=breaker)
     unused: Any = None
-    keep = Told(known, effects, unused, Stories(setup("test", metrics=Metrics())), unused, unused)
-    world: Any = SimpleNamespace(key="key", view=SimpleNamespace(uid=UID))
-    await keep._keep(world, Decision((DeleteObject(Because(Reason.DELETED_IN_WADM, "it was deleted in wadm")),)), None)
+    stories = Stories[Key](setup("test", metrics=Metrics()))
+    keep = Silent(unused, cache, effects, unused, stories, unused, unused)
+    view: Any = SimpleNamespace(uid=UID)
+    found = Snapshot(None, Absence.GONE, view=view)
+    await keep._keep(found, Decision((DeleteObject(Because(Reason.DELETED_IN_WADM, "it was deleted in wadm")),)), None)
     assert breaker.held == {UID}
-    await keep._keep(world, Decision(waits=Because(Reason.WADM_AWAY, "wadm does not answer")), None)
+    await keep._keep(found, Decision(waits=Because(Reason.WADM_AWAY, "wadm does not answer")), None)
     assert breaker.held == {UID}
-    await keep._keep(world, Decision(), None)
+    await keep._keep(found, Decision(), None)
     assert breaker.held == set()

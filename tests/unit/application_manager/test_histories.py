@@ -208,7 +208,7 @@ def test_a_version_that_was_put_just_now_is_not_passed_over_when_its_running_was
     world.deploy("v1")
     settle(world)
     world.put(B, "v2")
-    world.unsettled = 10.0
+    world.undecided = True
     world.sync()
     world.deploy("v2")
     world.undeploy()
@@ -221,9 +221,9 @@ def test_a_version_that_was_put_and_did_not_run_for_a_while_is_passed_over() -> 
     world.deploy("v1")
     settle(world)
     world.put(B, "v2")
-    world.unsettled = 10.0
+    world.undecided = True
     world.sync()
-    world.unsettled = 0.0
+    world.undecided = False
     world.sync()
     world.undeploy()
     assert settle(world) == (A, False)

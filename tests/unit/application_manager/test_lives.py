@@ -14,11 +14,11 @@ from typing import Any, cast
 import orjson
 import pytest
 
-from application_manager.domain.actions import Decision
-from application_manager.domain.conditions import Seen, status_of
-from application_manager.domain.snapshot import Base, Model, Snapshot
+from application_manager.domain.conditions import status_of
+from application_manager.domain.sides import Base, Model
+from application_manager.domain.snapshot import Snapshot
 from application_manager.domain.views import view_application
-from support.wadm.application_objects import stored
+from support.wadm.application_objects import seen_of, stored
 from trellis.crds.application import Application
 from trellis.lattice.connection.link import Link
 from trellis.lattice.domain.replies import read_status, read_status_said
@@ -88,7 +88,7 @@ class Told:
         base = Base(DIGEST, version, deployed=bool(model.deployed), newest=version, bucket="b")
         view = replace(VIEW, object=replace(VIEW.object, base=base))
         snapshot = Snapshot(view.object, Model(((version, DIGEST),), model.deployed, "b"), now=1_793_491_200.0)
-        status = status_of(Seen(view, snapshot, Decision(), "red/1", model=model, said=self.statuses.find(self.name)))
+        status = status_of(seen_of(view, snapshot, model=model, said=self.statuses.find(self.name)))
         Application.model_validate(stored() | {"status": status})
         return status
 

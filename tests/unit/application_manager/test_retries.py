@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from application_manager.reconciler import Keep
+from application_manager.cache import Cache
+from application_manager.domain.sides import Absence
+from application_manager.domain.snapshot import Snapshot
+from application_manager.following import Following
+from application_manager.reconciler import Reconciler
 
 
 @pytest.mark.parametrize("step", [-30 * 86_400.0, 30 * 86_400.0])
@@ -16,9 +19,9 @@ def test_a_wall_clock_that_is_set_does_not_change_when_wadm_is_asked_again(
     monkeypatch: pytest.MonkeyPatch, step: float
 ) -> None:
     unused: Any = None
-    keep = Keep(SimpleNamespace(refused={}), unused, unused, unused, unused, unused)  # type: ignore[arg-type]
-    world: Any = SimpleNamespace(key="key", snapshot=SimpleNamespace(object=None))
+    cache = Cache({}, cast("Following", None))
+    reconciler = Reconciler(unused, cache, unused, unused, unused, unused, unused)
     wall = time.time()
     monkeypatch.setattr(time, "time", lambda: wall + step)
-    refused = keep._refuse(world, RuntimeError("no"))
+    refused = reconciler._refuse(Snapshot(None, Absence.LOST), RuntimeError("no"))
     assert 0 < refused.again - time.monotonic() <= 300

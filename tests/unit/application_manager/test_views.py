@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from application_manager.domain.placement import home_of, lattice_of, why_none
-from application_manager.domain.snapshot import Base, Side, Win
+from application_manager.domain.sides import Base, Side, Win
 from application_manager.domain.views import ApplicationView, view_application, written_mark
 from support.wadm.application_objects import managed, stored
 from trellis import names

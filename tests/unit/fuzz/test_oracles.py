@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from application_manager.domain.snapshot import Side, Win
+from application_manager.domain.sides import Side, Win
 from fuzz.catalogue import TARGETS
 from fuzz.limits import TooLong
 from trellis.config.nats_credentials import Kind

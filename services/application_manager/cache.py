@@ -1,0 +1,167 @@
+"""What application_manager knows during one term of leadership: all of its state that survives a run.
+
+In: changes that informers see (``watches``), what runs of keys observe, decide, ask and write (``reconciler``,
+``apply``). Out: reads for ``gather``, ``freshness`` and ``metrics``. Invariants: only the methods here change it, but
+for ``applications``, which its informer fills, and ``following``, which reads the lattices; losing all of it costs a
+repetition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from application_manager.domain.placement import Key, lattice_of, name_of
+from application_manager.domain.progress import SETTLED, Progress
+from application_manager.domain.views import ApplicationView
+from application_manager.following import Following
+from trellis.kube.informer import Change
+from trellis.lattice.domain.digests import Digests
+from trellis.lattice.domain.group_views import GroupView
+from trellis.lattice.domain.store import StoredModel
+from trellis.provisioning.other_controllers import Controller
+
+V = TypeVar("V")
+
+
+@dataclass(slots=True)
+class Cache:
+    """``applications``: objects by ``namespace/name``. ``following``: the lattices, with what wadm has there.
+
+    ``controller``: wasmcloud-operator, while it is active.
+    """
+
+    applications: dict[str, ApplicationView]
+    following: Following
+    controller: Controller | None = None
+    _groups_by_lattice: dict[str, dict[str, GroupView]] = field(default_factory=dict)
+    _groups_by_namespace: dict[str, dict[str, GroupView]] = field(default_factory=dict)
+    _objects_by_application: dict[str, set[str]] = field(default_factory=dict)
+    _released: set[str] = field(default_factory=set)
+    """Uids of objects whose finalizer we removed: their going is no act of a user."""
+    _progress: dict[Key, Progress] = field(default_factory=dict)
+    _digests: dict[str, Digests] = field(default_factory=dict)
+
+    # What watches say.
+
+    def group_changed(self, change: Change[GroupView]) -> None:
+        """Take note of a change of a host group."""
+        for group in (change.old, change.new):
+            if group is not None:
+                _drop(self._groups_by_lattice, group.lattice, change.key)
+                _drop(self._groups_by_namespace, group.namespace, change.key)
+        if change.new is not None and change.new.lattice:
+            self._groups_by_lattice.setdefault(change.new.lattice, {})[change.key] = change.new
+            self._groups_by_namespace.setdefault(change.new.namespace, {})[change.key] = change.new
+
+    def application_changed(self, change: Change[ApplicationView]) -> None:
+        """Take note of a change of an Application; one that goes may have lost its finalizer by a user's hand."""
+        old, new = change.old, change.new
+        if old is not None:
+            found = self._objects_by_application.get(old.application, set())
+            found.discard(change.key)
+            if not found:
+                self._objects_by_application.pop(old.application, None)
+        if new is not None:
+            self._objects_by_application.setdefault(new.application, set()).add(change.key)
+        if old is not None and (new is None or new.uid != old.uid):
+            if old.object.finalizer and old.uid not in self._released:
+                self.advance(self.key_of(old), lambda progress: progress.removed_by_user(old))
+            self._released.discard(old.uid)
+
+    # What runs of keys say.
+
+    def advance(self, key: Key, step: Callable[[Progress], Progress]) -> Progress:
+        """Take note of what happened to an application, by one of the transitions of ``Progress``; returns the next."""
+        progress = step(self.progress(key))
+        if progress == SETTLED:
+            self._progress.pop(key, None)
+        else:
+            self._progress[key] = progress
+        return progress
+
+    def releasing(self, uid: str) -> None:
+        """Take note that we are about to remove our finalizer from an object."""
+        self._released.add(uid)
+
+    def deleted(self, key: Key) -> None:
+        """Take note that an application is on neither side any more."""
+        self.advance(key, Progress.deleted)
+        if (digests := self._digests.get(key.mark)) is not None:
+            digests.forget(key.name)
+
+    # Reads.
+
+    def progress(self, key: Key) -> Progress:
+        """Return how far an application has come."""
+        return self._progress.get(key, SETTLED)
+
+    def versions_of(self, mark: str, model: StoredModel) -> tuple[tuple[str, str], ...]:
+        """Return version and digest of what wadm has, the oldest first; each digest is computed once."""
+        return self._digests.setdefault(mark, Digests()).of(model)
+
+    @property
+    def marks(self) -> set[str]:
+        """The lattices that groups name, and those that are followed."""
+        return {*self._groups_by_lattice, *self.following.marks}
+
+    def groups_of(self, mark: str) -> Mapping[str, GroupView]:
+        """Return the groups of a lattice."""
+        return self._groups_by_lattice.get(mark, {})
+
+    def groups_to_follow(self, mark: str) -> Iterable[GroupView]:
+        """Return the groups of a lattice that is to be followed: none while another operator is active."""
+        return () if self.controller is not None else self.groups_of(mark).values()
+
+    def groups_in(self, namespace: str) -> Iterable[GroupView]:
+        """Return the groups of a namespace."""
+        return self._groups_by_namespace.get(namespace, {}).values()
+
+    def means(self, namespace: str, mark: str) -> bool:
+        """Return whether an object of a namespace that names a lattice means this one, and no other of that name."""
+        return lattice_of(self.groups_in(namespace), name_of(mark), "") == mark
+
+    def key_of(self, view: ApplicationView) -> Key:
+        """Return the key of an object."""
+        mark = lattice_of(self.groups_in(view.namespace), view.lattice, view.shown)
+        return Key(mark, view.application) if mark else Key("", view.key)
+
+    def keys_of(self, mark: str, applications: Iterable[str] | None) -> Iterator[Key]:
+        """Yield the keys that news of applications concern; None is every one of the lattice."""
+        if applications is not None:
+            yield from (Key(mark, name) for name in applications)
+            return
+        store = self.following.store(mark)
+        yield from (Key(mark, name) for name in (store.names() if store is not None else ()))
+        namespaces = {group.namespace for group in self.groups_of(mark).values()}
+        yield from (self.key_of(view) for view in self.applications.values() if view.namespace in namespaces)
+
+    def all_keys(self) -> set[Key]:
+        """Return every key there is something to decide about."""
+        keys = {self.key_of(view) for view in self.applications.values()}
+        for mark, store in self.following.stores.items():
+            keys |= {Key(mark, name) for name in store.names()}
+        return keys
+
+    def objects_of(self, key: Key) -> list[ApplicationView]:
+        """Return the objects that are an application, the oldest first."""
+        places = [key.name] if not key.mark else self._objects_by_application.get(key.name, ())
+        found = [self.applications[place] for place in places if place in self.applications]
+        return sorted(
+            (view for view in found if self.key_of(view) == key),
+            key=lambda view: (view.created, view.namespace, view.name),
+        )
+
+    def needs_groups(self) -> str | None:
+        """Return why host groups have to be listed: an object names the lattice that it is in; None if none does."""
+        kept = (one.key for one in self.applications.values() if one.object.finalizer)
+        first = min(kept, default=None)
+        return None if first is None else f"Application {first} belongs to a lattice: no Application is changed"
+
+
+def _drop(index: dict[str, dict[str, V]], key: str, inner: str) -> None:
+    found = index.get(key, {})
+    found.pop(inner, None)
+    if not found:
+        index.pop(key, None)

@@ -1,0 +1,246 @@
+"""How far one application has come between two runs of its key: what wadm was asked, and what ends the wait for it.
+
+Pure. In: what was observed, decided, asked, answered, reported. Out: the next progress; nothing changes in place. Kept
+by ``cache``, one for each key; read by ``gather`` and ``decide``. Invariant: losing it costs a repetition, and the case
+of ADR 81. Times are monotonic seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from application_manager.domain.actions import (
+    Action,
+    AskOfWadm,
+    Decision,
+    DeleteModel,
+    Deploy,
+    Lost,
+    Put,
+    Reason,
+    Refused,
+    Undeploy,
+    asks,
+)
+from application_manager.domain.sides import Base, Model, Object, Side
+from application_manager.domain.views import ApplicationView
+from application_manager.timings import Timings
+from trellis.lattice.domain.replies import Refusal
+from trellis.lattice.domain.store import StoredModel
+from trellis.limits.backoff import Backoff
+
+_LASTING: Final = (Refusal.REJECTED, Refusal.TOO_LARGE)
+"""Only another manifest helps."""
+
+# The states of one application. On an arrow is what leads along it.
+#
+#   SETTLED ── a side's change is decided, or wadm is asked ──> CHANGING ── both sides are equal, recorded ──> SETTLED
+#
+#              ┌── wadm acknowledges ──────> AWAITED ───── its storage shows it; `awaited` passed; no answer ──┐
+#   CHANGING ──┼── wadm or NATS refuses ───> REFUSED ───── `again` passed; another manifest; nothing to ask ───┼──> as
+#              └── wadm does not answer ───> UNAVAILABLE ─ anything else is reported ──────────────────────────┘  before
+#
+#   SETTLED ── wadm stores it and does not list it ─────────> UNLISTED ─── wadm lists it; a version is put ───> SETTLED
+#   SETTLED ── a version is put beside the one that runs ───> UNDECIDED ── it runs; `settle` passed, recorded ─> SETTLED
+#
+#   any ── a user removes our finalizer, the object goes ──> FINALIZER_REMOVED ── its tombstone is stored ─> as before
+#
+# Several can hold: wadm acknowledges a version and refuses to deploy it. Then the state is the first of `State` that
+# holds, and the next run acts on that one; the others are kept until it has ended.
+
+
+class State(StrEnum):
+    """The states, the one that a run acts on first before the others."""
+
+    FINALIZER_REMOVED = "FinalizerRemoved"
+    """Nothing else is decided before that application cannot come back as if wash had put it."""
+    AWAITED = "Awaited"
+    """Nothing is decided: the storage does not show what wadm acknowledged (ADR 43)."""
+    REFUSED = "Refused"
+    """The refusal is reported, and wadm is not asked again at each event (ADR 43)."""
+    UNAVAILABLE = "Unavailable"
+    """Nothing can be decided; it is reported after ``Timings.told``."""
+    CHANGING = "Changing"
+    """Who won, and what wadm was asked to run, are known until that is recorded (ADR 42, 81)."""
+    UNLISTED = "Unlisted"
+    """wadm may still write its list; after ``Timings.unlisted`` a further version makes it do so."""
+    UNDECIDED = "Undecided"
+    """The newer version may be deployed next, so it is not recorded as passed over (ADR 81)."""
+    SETTLED = "Settled"
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """What wadm acknowledged: a storage that shows it is new enough. None is what was not touched."""
+
+    version: str | None
+    deployed: str | None
+    gone: bool
+    until: float
+
+    def shown_by(self, model: StoredModel | None) -> bool:
+        """Return whether a storage shows it."""
+        if self.gone or model is None:
+            return self.gone and model is None
+        has = self.version is None or any(version == self.version for version, _ in model.versions)
+        return has and self.deployed in {None, model.deployed}
+
+
+_UNTOUCHED: Final = Awaited(None, None, gone=False, until=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The progress of one application; each field belongs to the state that is named after it.
+
+    ``removed``: the object whose finalizer a user removed. ``unavailable_since``: wadm does not answer.
+    ``winner`` and ``lost``: of the change that is being carried over. ``requested``: the version that wadm was asked to
+    run, "" for none, whether it did or not. ``unlisted_since``: wadm stores it and does not list it. ``newer``: the
+    version that was put beside the one that runs, and since when.
+    """
+
+    removed: ApplicationView | None = None
+    awaited: Awaited | None = None
+    refused: Refused | None = None
+    unavailable_since: float | None = None
+    winner: Side | None = None
+    lost: Lost | None = None
+    requested: str | None = None
+    unlisted_since: float | None = None
+    newer: tuple[str, float] | None = None
+
+    @property
+    def state(self) -> State:
+        """The state that the next run acts on; see the drawing."""
+        changing = (self.winner, self.lost, self.requested) != (None, None, None)
+        holds = {
+            State.FINALIZER_REMOVED: self.removed is not None,
+            State.AWAITED: self.awaited is not None,
+            State.REFUSED: self.refused is not None,
+            State.UNAVAILABLE: self.unavailable_since is not None,
+            State.CHANGING: changing,
+            State.UNLISTED: self.unlisted_since is not None,
+            State.UNDECIDED: self.newer is not None,
+        }
+        return next((state for state, now in holds.items() if now), State.SETTLED)
+
+    # Observed by a run, before it decides.
+
+    def storage_read(self, model: StoredModel | None, *, answered: bool, now: float) -> Progress:
+        """Return it after wadm's storage was read; ``answered``: False if what it shows may be old."""
+        awaited = self.awaited
+        if awaited is None or (answered and now < awaited.until and not awaited.shown_by(model)):
+            return self
+        others = model is not None and model.deployed != self.requested  # somebody else has asked wadm for something
+        return replace(self, awaited=None, requested=None if others else self.requested)
+
+    def list_read(self, *, listed: bool, now: float) -> Progress:
+        """Return it after wadm's list of names was read."""
+        since = now if self.unlisted_since is None else self.unlisted_since
+        return replace(self, unlisted_since=None if listed else since)
+
+    def newest_read(self, model: Model | None, base: Base | None, now: float) -> Progress:
+        """Return it after wadm's newest version was read; ``model``: None if wadm has none, or does not answer."""
+        if model is None or model.newest in {model.deployed, "" if base is None else base.newest}:
+            return replace(self, newer=None)
+        same = self.newer is not None and self.newer[0] == model.newest
+        return self if same else replace(self, newer=(model.newest, now))
+
+    def removed_by_user(self, view: ApplicationView) -> Progress:
+        """Return it after an object went from which a user had removed our finalizer."""
+        return replace(self, removed=view)
+
+    def removal_accepted(self) -> Progress:
+        """Return it after a tombstone was stored for such an object, or was not needed."""
+        return replace(self, removed=None)
+
+    # Decided, asked, answered.
+
+    def refused_before(self, found: Object | None, actions: Iterable[Action]) -> Refused | None:
+        """Return wadm's refusal of what these actions would ask for; None if it refused nothing, or something else."""
+        held = self.refused
+        if held is None or found is None or not asks(actions):
+            return None
+        return held if (held.digest, held.undeploy) == (found.digest, found.undeploy) else None
+
+    def decided(self, found: Object | None, decision: Decision) -> Progress:
+        """Return it after a decision about ``found``."""
+        refused = self.refused_before(found, decision.actions)
+        if decision.refused is not None:  # not carried out
+            return replace(self, refused=refused)
+        return replace(self, refused=refused, winner=decision.winner or self.winner, lost=decision.lost or self.lost)
+
+    def asked(self, action: AskOfWadm) -> Progress:
+        """Return it before a request is sent: its answer may get lost."""
+        match action:
+            case Deploy(version=version):
+                return replace(self, requested=version)
+            case Undeploy():
+                return replace(self, requested="")
+            case Put() | DeleteModel():
+                return self
+
+    def acknowledged(self, action: AskOfWadm, until: float) -> Progress:
+        """Return it after wadm acknowledged a request; its storage may lag behind until then."""
+        awaited = replace(self.awaited or _UNTOUCHED, until=until)
+        match action:
+            case Put(version=version):  # wadm has tried to list it: its list may show that a moment later
+                return replace(self, awaited=replace(awaited, version=version), unlisted_since=None)
+            case Deploy(version=version):
+                return replace(self, awaited=replace(awaited, deployed=version))
+            case Undeploy():
+                return replace(self, awaited=replace(awaited, deployed=""))
+            case DeleteModel():
+                return replace(self, awaited=replace(_UNTOUCHED, gone=True, until=until))
+
+    def refused_as(
+        self, found: Object | None, refusal: Refusal, message: str, now: float, timings: Timings
+    ) -> Progress:
+        """Return it after wadm, or NATS, refused a request about ``found``; when to ask again grows with each."""
+        times = 1 if self.refused is None else self.refused.times + 1
+        backoff = Backoff(2 * timings.refused_first, timings.refused_most)
+        again = now + (backoff.cap if refusal in _LASTING else backoff.bound(times))
+        digest, undeploy = ("", False) if found is None else (found.digest, found.undeploy)
+        return replace(self, refused=Refused(digest, undeploy, refusal, message, again, times))
+
+    # Reported on the object.
+
+    def reporting(self, decision: Decision, now: float) -> Progress:
+        """Return it at the time of a report: whether that is still that wadm does not answer."""
+        if decision.waits is None or decision.waits.reason is not Reason.WADM_AWAY:
+            return replace(self, unavailable_since=None)
+        return replace(self, unavailable_since=now if self.unavailable_since is None else self.unavailable_since)
+
+    def recorded(self) -> Progress:
+        """Return it after what both sides have was recorded."""
+        return replace(self, winner=None, lost=None, requested=None)
+
+    def deleted(self) -> Progress:
+        """Return it after the application went on both sides."""
+        return Progress(removed=self.removed)
+
+    # How long it still holds, in seconds.
+
+    def unreported(self, now: float, timings: Timings) -> float | None:
+        """Return for how long it is not reported yet that wadm does not answer; None if it is, or wadm does."""
+        if self.unavailable_since is None:
+            return None
+        left = self.unavailable_since + timings.told - now
+        return left if left > 0 else None
+
+    def listing_due(self, now: float, timings: Timings) -> float | None:
+        """Return for how long wadm may still list what it stores; None if no longer, or it is listed."""
+        if self.unlisted_since is None:
+            return None
+        left = self.unlisted_since + timings.unlisted - now
+        return left if left > 0 else None
+
+    def unsettled(self, now: float, timings: Timings) -> float:
+        """Return for how long the newer version may still be deployed; 0 if it may not."""
+        return 0.0 if self.newer is None else max(0.0, self.newer[1] + timings.settle - now)
+
+
+SETTLED: Final = Progress()
