@@ -13,7 +13,6 @@ from typing import Final
 from application_manager.apply import Effects
 from application_manager.cache import Cache
 from application_manager.domain import decide as deciding
-from application_manager.domain.facts import Said
 from application_manager.domain.placement import Key
 from application_manager.following import Following
 from application_manager.freshness import TellGroups
@@ -81,8 +80,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
             queue.add(key)
 
     cache = Cache({}, Following(applications_changed, base.cluster, timings.lattice))
-    said = Said()
-    watches = Watches(kube, cache, Enqueue(queue.add, lattices.add, list_all), said.needs_applications, timings.watch)
+    watches = Watches(kube, cache, Enqueue(queue.add, lattices.add, list_all), timings.watch)
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_APPLICATION_MANAGER)
     populations = {deciding.APPLICATIONS: lambda: len(cache.applications)}
     present = {deciding.APPLICATIONS: lambda: named(watches.applications)}
@@ -96,7 +94,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     effects = Effects(kube, recorder, cache, watches.applications, tombstones, breaker, timings)
     rights = MissingRights(base.health, remedy)
     measures = Measures(telemetry.metrics, cache, timings)
-    reconciler = Reconciler(gather, cache, effects, base.bus, Stories(telemetry), said, rights, timings)
+    reconciler = Reconciler(gather, cache, effects, base.bus, Stories(telemetry), rights, timings)
     follow = FollowLattices(
         *(kube, cache.following, cache.groups_to_follow, applications_changed, rights, measures),
         settings.sources_seconds,
@@ -113,8 +111,8 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
             queue: refused.heeding(reconciler.run),
         },
         list_all,
-        said.forget,
-        prepare=partial(recall, said, base.bus),
+        cache.published.forget,
+        prepare=partial(recall, cache.published, base.bus),
         background=[
             cache.following.run,
             measures.run,

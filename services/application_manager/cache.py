@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from application_manager.domain.facts import Published
 from application_manager.domain.placement import Key, lattice_of, name_of
 from application_manager.domain.progress import SETTLED, Progress
 from application_manager.domain.views import ApplicationView
@@ -29,12 +30,13 @@ V = TypeVar("V")
 class Cache:
     """``applications``: objects by ``namespace/name``. ``following``: the lattices, with what wadm has there.
 
-    ``controller``: wasmcloud-operator, while it is active.
+    ``controller``: wasmcloud-operator, while it is active. ``published``: what the bus has of each object.
     """
 
     applications: dict[str, ApplicationView]
     following: Following
     controller: Controller | None = None
+    published: Published = field(default_factory=Published)
     _groups_by_lattice: dict[str, dict[str, GroupView]] = field(default_factory=dict)
     _groups_by_namespace: dict[str, dict[str, GroupView]] = field(default_factory=dict)
     _objects_by_application: dict[str, set[str]] = field(default_factory=dict)
@@ -42,6 +44,7 @@ class Cache:
     """Uids of objects whose finalizer we removed: their going is no act of a user."""
     _progress: dict[Key, Progress] = field(default_factory=dict)
     _digests: dict[str, Digests] = field(default_factory=dict)
+    _unavailable_since: dict[str, float] = field(default_factory=dict)
 
     # What watches say.
 
@@ -84,6 +87,14 @@ class Cache:
     def releasing(self, uid: str) -> None:
         """Take note that we are about to remove our finalizer from an object."""
         self._released.add(uid)
+
+    def answers(self, mark: str) -> None:
+        """Take note that a lattice answers."""
+        self._unavailable_since.pop(mark, None)
+
+    def unavailable(self, mark: str, now: float) -> float:
+        """Take note that a lattice does not answer; returns since when, as monotonic seconds."""
+        return self._unavailable_since.setdefault(mark, now)
 
     def deleted(self, key: Key) -> None:
         """Take note that an application is on neither side any more."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -72,17 +72,13 @@ def with_condition(conditions: list[Manifest], said: Verdict | None, now: str) -
 
 @dataclass(frozen=True, slots=True)
 class TellGroups:
-    """One run of a lattice's mark. ``away``: since when it does not answer, monotonic seconds.
-
-    ``let_go``: nobody will keep what is said up to date, so it is taken away.
-    """
+    """One run of a lattice's mark. ``let_go``: nobody will keep what is said up to date, so it is taken away."""
 
     kube: Kube
     cache: Cache
     rights: MissingRights
     let_go: bool = False
     timings: Timings = Timings()
-    away: dict[str, float] = field(default_factory=dict)
 
     async def run(self, mark: str, trace: TraceContext | None) -> float | None:
         """Bring the condition of each group of a lattice up to date; returns when to look again.
@@ -100,9 +96,10 @@ class TellGroups:
         following = self.cache.following
         said = verdict_of(following.store(mark), following.owner(mark), ours=following.ours(mark))
         if said.status != "Unknown":
-            self.away.pop(mark, None)
+            self.cache.answers(mark)
         else:
-            left = self.away.setdefault(mark, time.monotonic()) + self.timings.told - time.monotonic()
+            now = time.monotonic()
+            left = self.cache.unavailable(mark, now) + self.timings.told - now
             if left > 0:
                 return left
         return await self._tell_all(mark, said)

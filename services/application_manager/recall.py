@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from application_manager.domain.facts import Said
+from application_manager.domain.facts import Published
 from trellis.bus.bus import Bus
 from trellis.events.applications import (
     ApplicationDeleted,
@@ -19,9 +19,9 @@ from trellis.events.applications import (
 )
 
 
-async def recall(said: Said, bus: Bus) -> None:
+async def recall(published: Published, bus: Bus) -> None:
     """Read back the last event about each Application; the deletion of one that is gone is published afterwards."""
     kinds = (ApplicationSynced, ApplicationOverridden, ApplicationRejected, ApplicationDeleted)
     facts: AsyncIterator[ApplicationFact] = bus.last_facts(kinds)
     async for fact in facts:
-        said.note(fact)
+        published.note(fact)

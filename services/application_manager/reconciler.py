@@ -18,7 +18,7 @@ from application_manager.cache import Cache
 from application_manager.domain import decide as deciding
 from application_manager.domain.actions import Decision, Lost, Record, Refused, asks
 from application_manager.domain.conditions import Json, Seen, news_of, patch_of, status_of
-from application_manager.domain.facts import Due, Identity, Said, facts_of
+from application_manager.domain.facts import Due, Identity, facts_of
 from application_manager.domain.placement import Key, name_of
 from application_manager.domain.progress import SETTLED, Progress
 from application_manager.domain.sides import Side
@@ -51,7 +51,6 @@ class Reconciler:
     effects: Effects
     bus: Bus
     stories: Stories[Key]
-    said: Said
     rights: MissingRights
     timings: Timings = Timings()
 
@@ -186,7 +185,7 @@ class Reconciler:
             Lost(Side(overridden["side"]), overridden["version"]) if overridden else None,
             (refused.refusal.value, refused.message) if refused is not None else None,
         )
-        return await self._publish(key, self.said.due(view.key, due))
+        return await self._publish(key, self.cache.published.due(view.key, due))
 
     async def _write(self, seen: Seen) -> Json:
         key, former = seen.snapshot.key, seen.view.status_fields()
@@ -200,11 +199,11 @@ class Reconciler:
 
     async def _publish_deleted(self, key: Key) -> float | None:
         """Publish of every object of this application that is gone that it is."""
-        for place in [place for place in self.said.facts if place not in self.cache.applications]:
-            if any(key.name in {fact.application, place} for fact in self.said.facts.get(place, {}).values()):
-                wait = await self._publish(key, self.said.gone(place))
-                if wait is not None:
-                    return wait
+        published = self.cache.published
+        for place in published.objects_of(key.name):
+            wait = None if place in self.cache.applications else await self._publish(key, published.gone(place))
+            if wait is not None:
+                return wait
         return None
 
     async def _publish(self, key: Key, due: Iterable[Due]) -> float | None:
@@ -212,7 +211,7 @@ class Reconciler:
             with self.stories.follow(key):
                 for one in due:
                     await self.bus.publish(one.fact, dedup=one.dedup)
-                    self.said.note(one.fact)
+                    self.cache.published.note(one.fact)
         except BusUnavailable:
             return self.timings.publish
         return None

@@ -32,17 +32,13 @@ class Enqueue:
 
 
 class Watches:
-    """The informers. Both kinds are optional: an installation may use one of them alone.
-
-    ``needs_applications`` returns why Applications have to be listed, None if nothing names one.
-    """
+    """The informers. Both kinds are optional: an installation may use one of them alone."""
 
     def __init__(
         self,
         kube: Kube,
         cache: Cache,
         enqueue: Enqueue,
-        needs_applications: Callable[[], str | None],
         timings: WatchTimings = WatchTimings(),
     ) -> None:
         self.groups = Informer(
@@ -61,7 +57,7 @@ class Watches:
             view_application,
             on_application(cache, enqueue.application),
             optional=True,
-            needed=needs_applications,
+            needed=cache.published.needs_applications,
             on_known=enqueue.all,
             timings=timings,
             objects=cache.applications,

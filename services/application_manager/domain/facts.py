@@ -1,8 +1,8 @@
 """Which facts are to be said of Applications, and which were said.
 
-Pure, but for remembering. Called by ``app``: after a run of a key, for an object that is gone, and with the last facts
-of the bus at start. Invariant: a fact is said whenever its state holds and it is not known to have been said; ids name
-what was observed, so that saying it twice stores it once.
+Pure, but for remembering; ``cache`` keeps it. Called after a run of a key, for an object that is gone, and with the
+last facts of the bus at start. Invariant: a fact is said whenever its state holds and it is not known to have been
+said; ids name what was observed, so that saying it twice stores it once.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ def facts_of(
 
 
 @dataclass(slots=True)
-class Said:
-    """What the bus was told: by key of an object the last fact of each kind."""
+class Published:
+    """What was published of objects: by key of an object the last fact of each kind."""
 
     facts: dict[str, dict[str, ApplicationFact]] = field(default_factory=dict)
 
@@ -122,6 +122,10 @@ class Said:
         for kind in [kind for kind in said if kind not in current and kind != ApplicationSynced.fact]:
             del said[kind]
         return due + [one for one in holds if said.get(one.fact.fact) != one.fact]
+
+    def objects_of(self, name: str) -> list[str]:
+        """Return the keys of objects of which something was said; ``name``: their application's, or the key of one."""
+        return [key for key, said in self.facts.items() if any(name in {one.application, key} for one in said.values())]
 
     def gone(self, key: str) -> list[Due]:
         """Return what is to be said of an object that is gone; nothing if nothing was ever said of it."""

@@ -8,8 +8,7 @@ import pytest
 
 from application_manager.domain.actions import Decision, DeleteObject, Lost, Put, Reason, Record, Said
 from application_manager.domain.decide import decide
-from application_manager.domain.facts import Due, Identity, facts_of
-from application_manager.domain.facts import Said as Told
+from application_manager.domain.facts import Due, Identity, Published, facts_of
 from application_manager.domain.sides import Base, Model, Object, Side
 from application_manager.domain.snapshot import Snapshot
 from trellis.events.applications import (
@@ -30,7 +29,7 @@ def said(due: list[Due]) -> list[str]:
     return [one.fact.fact for one in due]
 
 
-def tell(told: Told, holds: list[Due], key: str = ABOUT.key) -> list[str]:
+def tell(told: Published, holds: list[Due], key: str = ABOUT.key) -> list[str]:
     due = told.due(key, holds)
     for one in due:
         told.note(one.fact)
@@ -104,14 +103,14 @@ def test_a_refusal_and_a_lost_change_are_said_with_what_a_reader_needs() -> None
 
 
 def test_what_was_said_is_not_said_again_until_it_is_another() -> None:
-    told = Told()
+    told = Published()
     assert tell(told, facts_of(ABOUT, SAME, Decision())) == ["synced"]
     assert tell(told, facts_of(replace(ABOUT, resource_version="101"), SAME, Decision())) == []
     assert tell(told, facts_of(replace(ABOUT, generation=4), SAME, Decision())) == ["synced"]
 
 
 def test_a_refusal_that_was_mended_and_comes_back_is_said_again() -> None:
-    told, refused = Told(), ("Rejected", "no such link")
+    told, refused = Published(), ("Rejected", "no such link")
     assert tell(told, facts_of(ABOUT, SAME, Decision(), rejected=refused)) == ["rejected"]
     assert tell(told, facts_of(ABOUT, SAME, Decision(), rejected=refused)) == []
     assert tell(told, facts_of(ABOUT, SAME, Decision())) == ["synced"]
@@ -119,7 +118,7 @@ def test_a_refusal_that_was_mended_and_comes_back_is_said_again() -> None:
 
 
 def test_silence_about_one_that_waits_does_not_make_it_synced_anew() -> None:
-    told = Told()
+    told = Published()
     away = Decision(waits=Said(Reason.WADM_AWAY, "wadm does not answer"))
     assert tell(told, facts_of(ABOUT, SAME, Decision())) == ["synced"]
     assert tell(told, facts_of(ABOUT, SAME, away)) == []
@@ -127,7 +126,7 @@ def test_silence_about_one_that_waits_does_not_make_it_synced_anew() -> None:
 
 
 def test_an_object_that_is_gone_is_said_to_be_once_and_never_one_of_which_nothing_was_said() -> None:
-    told = Told()
+    told = Published()
     assert told.gone(ABOUT.key) == []
     tell(told, facts_of(ABOUT, SAME, Decision()))
     [due] = told.gone(ABOUT.key)
@@ -140,7 +139,7 @@ def test_an_object_that_is_gone_is_said_to_be_once_and_never_one_of_which_nothin
 
 
 def test_an_object_replaced_under_its_name_says_goodbye_for_the_former_one_first() -> None:
-    told = Told()
+    told = Published()
     tell(told, facts_of(ABOUT, SAME, Decision()))
     other = replace(ABOUT, uid="uid-2")
     due = told.due(ABOUT.key, facts_of(other, SAME, Decision()))
@@ -151,7 +150,7 @@ def test_an_object_replaced_under_its_name_says_goodbye_for_the_former_one_first
 
 
 def test_what_the_bus_still_has_is_not_said_again_after_a_restart() -> None:
-    before, after = Told(), Told()
+    before, after = Published(), Published()
     facts = facts_of(ABOUT, SAME, Decision(), Lost(Side.WADM, "v0"))
     for one in facts:
         before.note(one.fact)
@@ -165,7 +164,7 @@ def test_what_the_bus_still_has_is_not_said_again_after_a_restart() -> None:
 
 
 def test_the_end_of_a_former_object_does_not_forget_the_one_of_today() -> None:
-    told = Told()
+    told = Published()
     tell(told, facts_of(replace(ABOUT, uid="uid-2"), SAME, Decision()))
     told.note(ApplicationDeleted(namespace="apps", name="shop", uid="uid-1", lattice="default", application="Shop"))
     assert said(told.gone(ABOUT.key)) == ["deleted"]

@@ -23,7 +23,7 @@ class Noted(Reconciler):
     """Notes of which object a status is written."""
 
     async def _report(self, snapshot: Any, *_: object) -> None:
-        self.said.append(snapshot.view.resource_version)  # type: ignore[attr-defined] # a list
+        self.bus.append(snapshot.view.resource_version)  # type: ignore[attr-defined] # a list
 
 
 def view(version: str, generation: int = 1) -> Any:
@@ -47,7 +47,7 @@ async def test_a_status_is_of_the_object_as_this_run_wrote_it(
     unused: Any = None
     effects: Any = SimpleNamespace(apply=apply)
     stories = Stories[Key](setup("test", metrics=Metrics()))
-    reconciler = Noted(unused, cache, effects, unused, stories, said, unused)
+    reconciler = Noted(unused, cache, effects, said, stories, unused)
     because = Because(Reason.APPLIED, "it was applied in Kubernetes")
     found = Snapshot(None, Absence.LOST, view=view("1"))
     await reconciler._act(found, Decision((AddFinalizer(because), Put(because, "v1"))))

@@ -101,7 +101,9 @@ def telling(kube: FakeKube, health: Health, *, let_go: bool = False) -> TellGrou
     """Return what tells every group there is of a lattice that is there."""
     following = SimpleNamespace(store=lambda _: THERE, owner=lambda _: "here", ours=lambda _: True)
     groups = [view_group(one) for one in kube.objects(HOST_CONFIGS)]
-    cache = SimpleNamespace(following=following, groups_to_follow=lambda _: groups, means=lambda *_: True)
+    cache = SimpleNamespace(
+        following=following, groups_to_follow=lambda _: groups, means=lambda *_: True, answers=lambda _: None
+    )
     return TellGroups(kube, cast("Cache", cache), MissingRights(health, remedy), let_go)
 
 

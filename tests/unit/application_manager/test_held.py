@@ -37,7 +37,7 @@ async def test_an_application_is_not_held_any_more_once_wadm_has_it_again() -> N
     effects: Any = SimpleNamespace(hold=hold, breaker=breaker)
     unused: Any = None
     stories = Stories[Key](setup("test", metrics=Metrics()))
-    keep = Silent(unused, cache, effects, unused, stories, unused, unused)
+    keep = Silent(unused, cache, effects, unused, stories, unused)
     view: Any = SimpleNamespace(uid=UID)
     found = Snapshot(None, Absence.GONE, view=view)
     await keep._keep(found, Decision((DeleteObject(Because(Reason.DELETED_IN_WADM, "it was deleted in wadm")),)), None)

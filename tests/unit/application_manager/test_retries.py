@@ -20,7 +20,7 @@ def test_a_wall_clock_that_is_set_does_not_change_when_wadm_is_asked_again(
 ) -> None:
     unused: Any = None
     cache = Cache({}, cast("Following", None))
-    reconciler = Reconciler(unused, cache, unused, unused, unused, unused, unused)
+    reconciler = Reconciler(unused, cache, unused, unused, unused, unused)
     wall = time.time()
     monkeypatch.setattr(time, "time", lambda: wall + step)
     refused = reconciler._refuse(Snapshot(None, Absence.LOST), RuntimeError("no"))

@@ -1,0 +1,91 @@
+"""What the cache makes of what watches and runs say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from application_manager.cache import Cache
+from application_manager.domain.actions import Deploy, Reason, Said
+from application_manager.domain.placement import Key
+from application_manager.domain.progress import SETTLED, Progress, State
+from application_manager.domain.views import ApplicationView, view_application
+from application_manager.following import Following
+from support.wadm.application_objects import stored
+from trellis.kube.informer import Change, ChangeKind
+from trellis.lattice.domain.group_views import GroupView
+
+MARK = "red/1"
+KEY = Key(MARK, "web")
+VIEW = view_application(stored())
+AGAIN = replace(VIEW, uid="another")
+GROUP = GroupView("team", "hosts", "u", "1", deleting=False, lattice=MARK)
+
+
+def changed(old: Any, new: Any) -> Change[Any]:
+    kind = ChangeKind.ADDED if old is None else ChangeKind.DELETED if new is None else ChangeKind.MODIFIED
+    return Change(kind, (old or new).key, old, new)
+
+
+@pytest.fixture
+def cache() -> Cache:
+    """One lattice and its application."""
+    made = Cache({VIEW.key: VIEW}, cast("Following", None))
+    made.group_changed(changed(None, GROUP))
+    made.application_changed(changed(None, VIEW))
+    return made
+
+
+@pytest.mark.parametrize("new", [None, AGAIN], ids=["deleted", "deleted and made again unobserved"])
+def test_an_object_that_goes_with_our_finalizer_on_it_was_let_go_by_a_user(
+    cache: Cache, new: ApplicationView | None
+) -> None:
+    cache.application_changed(changed(VIEW, new))
+    assert cache.progress(KEY) == Progress(removed=VIEW)
+
+
+def test_an_object_from_which_we_removed_the_finalizer_was_not(cache: Cache) -> None:
+    cache.releasing(VIEW.uid)
+    cache.application_changed(changed(VIEW, None))
+    assert cache.progress(KEY) == SETTLED
+    cache.application_changed(changed(VIEW, None))
+    assert cache.progress(KEY).state is State.FINALIZER_REMOVED, "that holds for one object"
+
+
+def test_neither_was_one_that_changes_or_goes_without_our_finalizer(cache: Cache) -> None:
+    cache.application_changed(changed(VIEW, replace(VIEW, generation=2)))
+    cache.application_changed(changed(replace(VIEW, object=replace(VIEW.object, finalizer=False)), None))
+    assert cache.progress(KEY) == SETTLED
+
+
+def test_an_application_is_found_by_its_name_in_wadm_while_it_has_that_name(cache: Cache) -> None:
+    assert cache.objects_of(KEY) == [VIEW]
+    renamed = cache.applications[VIEW.key] = replace(VIEW, application="shop")
+    cache.application_changed(changed(VIEW, renamed))
+    assert cache.objects_of(KEY) == []
+    assert cache.objects_of(Key(MARK, "shop")) == [renamed]
+
+
+def test_a_lattice_has_the_groups_that_name_it_now(cache: Cache) -> None:
+    moved = replace(GROUP, lattice="blue/1")
+    cache.group_changed(changed(GROUP, moved))
+    assert (list(cache.groups_of(MARK)), list(cache.groups_of("blue/1").values())) == ([], [moved])
+    assert list(cache.groups_in("team")) == [moved]
+    cache.group_changed(changed(moved, None))
+    assert list(cache.groups_in("team")) == []
+    assert cache.key_of(VIEW) == Key("", "team/web")
+
+
+def test_of_an_application_that_is_gone_on_both_sides_nothing_is_remembered(cache: Cache) -> None:
+    cache.advance(KEY, lambda progress: progress.asked(Deploy(Said(Reason.APPLIED, ""), "v1")))
+    assert cache.progress(KEY).requested == "v1"
+    cache.deleted(KEY)
+    assert cache._progress == {}
+
+
+def test_a_lattice_is_unavailable_since_it_did_not_answer_first(cache: Cache) -> None:
+    assert [cache.unavailable(MARK, now) for now in (10.0, 11.0)] == [10.0, 10.0]
+    cache.answers(MARK)
+    assert cache.unavailable(MARK, 12.0) == 12.0
