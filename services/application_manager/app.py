@@ -7,6 +7,7 @@ In: settings (and clients, where a test brings its own). Out: a service to run. 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Final
 
@@ -17,7 +18,6 @@ from application_manager.domain.placement import Key
 from application_manager.following import Following
 from application_manager.freshness import TellGroups
 from application_manager.gather import Gather
-from application_manager.lattices import FollowLattices
 from application_manager.metrics import Measures
 from application_manager.recall import recall
 from application_manager.reconciler import Reconciler
@@ -35,6 +35,8 @@ from trellis.kube.client import Kube
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import WRITE_REFUSED, Refusals, noted
 from trellis.kube.rights import MissingRights
+from trellis.lattice.connection.address import LatticeAddress
+from trellis.lattice.follow.group_lattices import GroupLattices
 from trellis.runtime.run import Base, LedService, Work
 from trellis.telemetry import Stories, setup
 
@@ -95,10 +97,16 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     rights = MissingRights(base.health, remedy)
     measures = Measures(telemetry.metrics, cache, timings)
     reconciler = Reconciler(gather, cache, effects, base.bus, Stories(telemetry), rights, timings)
-    follow = FollowLattices(
-        *(kube, cache.following, cache.groups_to_follow, applications_changed, rights, measures),
-        settings.sources_seconds,
-    )
+
+    async def follow(mark: str, address: LatticeAddress | None) -> None:
+        await cache.following.follow(mark, address)
+        measures.follow(mark, address)
+        applications_changed(mark, None)  # its groups may be others
+
+    def noted_lattice(mark: str) -> AbstractContextManager[None]:
+        return rights.noted(f"lattice {mark}")
+
+    follow_groups = GroupLattices(kube, cache.groups_to_follow, follow, noted_lattice, settings.sources_seconds)
     tell = TellGroups(kube, cache, rights, settings.let_go, timings)
     refused = Refusals(queue, noted(base.health))
     refused_lattices = Refusals(lattices, noted(base.health, f"{WRITE_REFUSED}, lattices"))
@@ -106,7 +114,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     return Work(
         [*watches],
         {
-            lattices: refused_lattices.heeding(follow.run),
+            lattices: refused_lattices.heeding(follow_groups.run),
             groups: refused_groups.heeding(tell.run),
             queue: refused.heeding(reconciler.run),
         },

@@ -1,6 +1,6 @@
 """What there is to see of each lattice in Prometheus: its applications by phase, how old what is shown of them may be.
 
-In: which lattice is followed where. Out: gauges that are read at each scrape. Called by ``lattices`` and ``app``.
+In: which lattice is followed where. Out: gauges that are read at each scrape. Called by ``app``.
 Invariants: a lattice that is followed no more, and a term that ended, leave no series behind; a scrape looks at each
 application once.
 """

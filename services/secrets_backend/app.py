@@ -26,12 +26,13 @@ from secrets_backend.rights import Advice
 from secrets_backend.serving import Around
 from secrets_backend.settings import Settings
 from secrets_backend.timings import Timings
-from secrets_backend.watches import FollowGroups, Watches
+from secrets_backend.watches import LinksOfGroups, Watches
 from trellis.bus.bus import Bus
 from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.subjects import SECRETS_BACKEND
 from trellis.kube.client import Kube
 from trellis.kube.rights import MissingRights
+from trellis.lattice.follow.group_lattices import GroupLattices
 from trellis.runtime.run import Base, EqualService, Service, Work
 from trellis.telemetry import setup
 
@@ -78,7 +79,8 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     parts = _parts(settings, base, reading, timings)
     links = Links(known, _around(settings, base, known, parts, timings))
     rights = MissingRights(base.health, Advice(settings.namespace).remedy)
-    follow = FollowGroups(base.kube, known, links, settings.sources_seconds, rights)
+    of_groups = LinksOfGroups(known, links, rights)
+    follow = GroupLattices(base.kube, of_groups.groups, of_groups.follow, of_groups.noted, settings.sources_seconds)
 
     def list_all() -> None:
         for key in {*known.groups, *known.addresses}:

@@ -7,6 +7,7 @@ be read keeps the link it was on; a grant counts from the moment it is seen.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +19,8 @@ from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import HOST_CONFIGS, SECRET_GRANTS
 from trellis.kube.rights import MissingRights
 from trellis.kube.watch_timings import WatchTimings
-from trellis.lattice.connection.group_addresses import address_of
+from trellis.lattice.connection.address import LatticeAddress
 from trellis.lattice.domain.group_views import GroupView, view_group
-from trellis.telemetry import TraceContext
 
 
 def on_group(known: Known, wake: Callable[[str], None]) -> Callable[[Change[GroupView]], None]:
@@ -73,34 +73,27 @@ class Watches:
 
 
 @dataclass(frozen=True, slots=True)
-class FollowGroups:
-    """One run of a group's key: where its link is by now."""
+class LinksOfGroups:
+    """Where the link of each group is, for ``GroupLattices``: its keys are those of groups."""
 
-    kube: Kube
     known: Known
     links: Links
-    seconds: float
     rights: MissingRights
 
-    async def run(self, key: str, trace: TraceContext | None) -> float | None:
-        """Put a group on its link, and note a right that is missing; returns when to read its Secrets again.
-
-        Raises:
-            KubeError: a Secret could not be read.
-        """
-        del trace
-        with self.rights.noted(key):
-            return await self._run(key)
-
-    async def _run(self, key: str) -> float | None:
+    def groups(self, key: str) -> list[GroupView]:
+        """Return the group of a key, if it has a lattice."""
         group = self.known.groups.get(key)
-        if group is None or group.spec is None:
-            self.links.need(key, None)
-            self.known.seen.add(key)
-            return None
-        try:
-            address, secret = await address_of(self.kube, group)
-            self.links.need(key, None if address is None else address.link)
-        finally:
-            self.known.seen.add(key)
-        return self.seconds if secret else None
+        return [] if group is None or group.spec is None else [group]
+
+    async def follow(self, key: str, address: LatticeAddress | None) -> None:
+        """Put a group on its link."""
+        self.links.need(key, None if address is None else address.link)
+
+    @contextmanager
+    def noted(self, key: str) -> Iterator[None]:
+        """Note a right that is missing, and that the group's link was looked for."""
+        with self.rights.noted(key):
+            try:
+                yield
+            finally:
+                self.known.seen.add(key)

@@ -1,18 +1,22 @@
-"""Sees to it that each lattice which groups name is followed, with the credentials they have now.
+"""Sees to it that each lattice which groups name is followed, and for a grace one that no group names any more.
 
 In: marks of lattices. Out: addresses for :class:`Following`. Called by ``app``, for the queue of lattices.
-Invariant: a Secret that cannot be read changes nothing: the lattice is followed as it was.
+Invariant: while host groups cannot be listed, a lattice without one is followed as it was.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from service_reflector.following import Wake
 from service_reflector.gather import Known
 from service_reflector.metrics import Measures
 from trellis.kube.errors import KubeError
-from trellis.lattice.connection.group_addresses import address_of
+from trellis.lattice.connection.address import LatticeAddress
+from trellis.lattice.domain.group_views import GroupView
+from trellis.lattice.follow.group_lattices import GroupLattices
 from trellis.telemetry import TraceContext
 
 
@@ -31,32 +35,36 @@ class FollowLattices:
         Raises:
             KubeError: a Secret could not be read.
         """
-        del trace
         known = self.known
-        groups = sorted(known.by_lattice.get(mark, {}).values(), key=lambda one: (one.created, one.key))
-        if not groups and mark in known.following.marks and not known.let_go and known.controller is None:
+        if mark in known.following.marks and self._may_follow() and not self._groups(mark):
             if not known.groups_known():
                 return None  # it is followed as it was
             if known.waits_for_group(mark):
                 # Still followed: an application that is undeployed meanwhile loses its Service at once.
                 self.wake(mark, None, None)
                 return known.grace_left(mark)
-        if not groups or known.controller is not None or known.let_go:
-            known.unreadable.pop(mark, None)
-            await known.following.follow(mark, None)
-            self.measures.follow(mark, None)
-            self.wake(mark, None, None)
-            return None
-        try:
-            address, secret = await address_of(known.kube, groups[0])
-        except KubeError as error:
-            known.unreadable[mark] = known.kube.words(error)
-            self.wake(mark, None, None)
-            raise
-        known.unreadable.pop(mark, None)
-        if address is None:
-            known.unreadable[mark] = "its name or its prefix can be in no subject of NATS"
-        await known.following.follow(mark, address)
+        lattices = GroupLattices(known.kube, self._groups, self._follow, self._noted, self.seconds)
+        return await lattices.run(mark, trace)
+
+    def _may_follow(self) -> bool:
+        return self.known.controller is None and not self.known.let_go
+
+    def _groups(self, mark: str) -> Collection[GroupView]:
+        return self.known.by_lattice.get(mark, {}).values() if self._may_follow() else ()
+
+    async def _follow(self, mark: str, address: LatticeAddress | None) -> None:
+        self.known.unreadable.pop(mark, None)
+        if address is None and self._groups(mark):
+            self.known.unreadable[mark] = "its name or its prefix can be in no subject of NATS"
+        await self.known.following.follow(mark, address)
         self.measures.follow(mark, address)
         self.wake(mark, None, None)
-        return self.seconds if secret else None
+
+    @contextmanager
+    def _noted(self, mark: str) -> Iterator[None]:
+        try:
+            yield
+        except KubeError as error:
+            self.known.unreadable[mark] = self.known.kube.words(error)
+            self.wake(mark, None, None)
+            raise

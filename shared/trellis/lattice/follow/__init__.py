@@ -1,1 +1,1 @@
-"""A lattice followed: hosts, applications, and copies of its events."""
+"""A lattice followed: which host groups name it, its hosts, its applications, and copies of its events."""

@@ -1,0 +1,52 @@
+"""Follows the lattices of host groups, at the addresses and with the credentials that they have now.
+
+In: keys, of lattices or of host groups, and the host groups that a key stands for. Out: addresses, for what follows
+lattices in a service. Called by ``app`` of services, for a queue of keys. Invariants: a Secret that cannot be read
+changes nothing: the lattice is followed as it was; of several host groups the oldest says where their lattice is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from trellis.kube.client import Kube
+from trellis.lattice.connection.address import LatticeAddress
+from trellis.lattice.connection.group_addresses import address_of
+from trellis.lattice.domain.group_views import GroupView
+from trellis.telemetry import TraceContext
+
+Follow = Callable[[str, LatticeAddress | None], Awaitable[None]]
+"""Called with a key and the address at which its lattice is to be followed from now on, None for not at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLattices:
+    """One run of a key.
+
+    ``groups`` returns the host groups that a key stands for. ``noted`` is the context of a run, which sees its error.
+    ``seconds``: between two reads of the Secrets that a host group names.
+    """
+
+    kube: Kube
+    groups: Callable[[str], Iterable[GroupView]]
+    follow: Follow
+    noted: Callable[[str], AbstractContextManager[None]]
+    seconds: float
+
+    async def run(self, key: str, trace: TraceContext | None) -> float | None:
+        """Follow a lattice as its oldest host group says; returns when to read its Secrets again.
+
+        Raises:
+            KubeError: a Secret could not be read.
+        """
+        del trace
+        with self.noted(key):
+            groups = sorted(self.groups(key), key=lambda one: (one.created, one.key))
+            if not groups:
+                await self.follow(key, None)
+                return None
+            address, secret = await address_of(self.kube, groups[0])
+            await self.follow(key, address)
+            return self.seconds if secret else None
