@@ -1,9 +1,9 @@
 """Credentials: where the API server is and how to be believed by it.
 
 In: a kubeconfig (path and context), or the files of a pod's service account. Out: ``Credentials`` that can be read
-again, for tokens that rotate. Called by ``trellis.kube.transport``. With ``client_package`` the only module that knows
-the untyped ``kubernetes`` package; it uses its loaders and its HTTP session, never the typed API classes (108 MiB of
-models). Invariant: no secret in any message.
+again, for tokens that rotate. Called by ``trellis.kube.transport``. Only this module, ``client_package`` and
+``kubeconfig`` know the untyped ``kubernetes`` package; they use its loaders and its HTTP session, never the typed API
+classes (108 MiB of models). Invariant: no secret in any message.
 """
 
 from __future__ import annotations
@@ -12,13 +12,9 @@ import asyncio
 import functools
 import hashlib
 import ipaddress
-import math
 import os
 import socket
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,14 +32,11 @@ from trellis.kube.client_package import (
     SERVICE_TOKEN_FILENAME,
     ConfigException,
     Configuration,
-    FileOrData,
-    KubeConfigLoader,
-    KubeConfigMerger,
     RESTClientObject,
     load_incluster_config,
 )
-from trellis.kube.exec_plugin import ExecCredential, PluginFailed, run_plugin
-from trellis.kube.timings import ConnectionTimings, PluginTimings
+from trellis.kube.exec_plugin import Plugin
+from trellis.kube.timings import ConnectionTimings
 
 KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 """Probes of a silent connection, in seconds and in number: a watch of a kind that does not change is not idle to what
@@ -71,68 +64,13 @@ class Access:
     without_identity: bool = False
 
 
-@dataclass(eq=False)
-class _Plugin:
-    """The credential plugin of a kubeconfig: what its last run came to, on the monotonic clock."""
-
-    timings: PluginTimings
-    credential: ExecCredential = field(default_factory=ExecCredential)
-    failure: str = ""
-    ran_at: float = -math.inf
-    valid_until: float = math.inf
-
-    async def run(self, entry: Mapping[str, Any]) -> None:
-        """Run it, unless it ran a moment ago; a failure is only noted."""
-        if time.monotonic() - self.ran_at < self.timings.pause:
-            return
-        self.failure, self.valid_until = "", math.inf
-        try:
-            self.credential = await run_plugin(entry, self.timings)
-        except PluginFailed as failure:
-            self.failure = str(failure)
-        self.ran_at = time.monotonic()
-        if not self.failure and self.credential.expires is not None:
-            left = (self.credential.expires - datetime.now(UTC)).total_seconds()
-            # Credentials that are over as soon as they are printed may be good: this machine's clock may be ahead.
-            self.valid_until = self.ran_at + left if left > 0 else math.inf
-
-    def refused(self) -> None:
-        """Note that the API server refused its credentials: what is over is not sent again."""
-        if not self.failure and self.credential.expired(datetime.now(UTC)):
-            self.failure = f"the credential plugin printed credentials that expired at {self.credential.expires}"
-
-    def due(self) -> bool:
-        """Return whether it is worth another run."""
-        now = time.monotonic()
-        return now >= self.valid_until or (bool(self.failure) and now - self.ran_at >= self.timings.pause)
-
-
-class _Loader(KubeConfigLoader):  # type: ignore[misc]  # the package has no type hints
-    """The client library's loader, but for plugins: it would wait for them without an end, and hide their failures."""
-
-    plugin: _Plugin
-
-    async def load_from_exec_plugin(self) -> bool:
-        """Take what the plugin printed. True: nothing else of the user counts."""
-        await self.plugin.run(self._user["exec"].value)
-        found = self.plugin.credential
-        if self.plugin.failure:
-            return True
-        if found.token:
-            self.token = f"Bearer {found.token}"
-        if found.certificate:
-            self.cert_file = FileOrData({"data": found.certificate}, None, "data", base64_file_content=False).as_file()
-            self.key_file = FileOrData({"data": found.key}, None, "data", base64_file_content=False).as_file()
-        return True
-
-
 class Credentials:
     """Address, trust anchors and the account's proof, read from ``Access``."""
 
     def __init__(self, access: Access, timings: ConnectionTimings = ConnectionTimings()) -> None:
         self._access = access
         self._timings = timings
-        self._plugin = _Plugin(timings.plugin)
+        self._plugin = Plugin(timings.plugin)
         self._configuration: Any = None
         self._files: tuple[str, ...] = ()
 
@@ -163,7 +101,9 @@ class Credentials:
             elif source is None:
                 load_incluster_config(client_configuration=configuration)
             else:
-                await self._load_kubeconfig(source, configuration)
+                from trellis.kube.kubeconfig import load_kubeconfig  # noqa: PLC0415 - a pod has none
+
+                await load_kubeconfig(source, self._access.context, configuration, self._plugin)
         except Exception as error:  # noqa: BLE001 - the loaders raise whatever YAML, files and plugins raise
             message = f"cannot use {source or 'the service account of this pod'}: {_why(error)}"
             raise AccessError(message) from None
@@ -177,11 +117,6 @@ class Credentials:
             _digest(path) for path in (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
         )
         self._configuration = configuration
-
-    async def _load_kubeconfig(self, source: str, configuration: Any) -> None:  # noqa: ANN401 - untyped package
-        loader = _Loader(KubeConfigMerger(source).config, self._access.context, config_base_path=None)
-        loader.plugin = self._plugin
-        await loader.load_and_set(configuration)
 
     def due(self) -> bool:
         """Return whether ``load`` is to be called before the next request: a plugin's credentials are over."""

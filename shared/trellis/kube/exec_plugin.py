@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import os
 import signal
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -42,6 +44,42 @@ class ExecCredential:
     def expired(self, now: datetime) -> bool:
         """Return whether its time is over, by the clock of this machine."""
         return self.expires is not None and self.expires <= now
+
+
+@dataclass(eq=False)
+class Plugin:
+    """The credential plugin of a kubeconfig: what its last run came to, on the monotonic clock."""
+
+    timings: PluginTimings
+    credential: ExecCredential = field(default_factory=ExecCredential)
+    failure: str = ""
+    ran_at: float = -math.inf
+    valid_until: float = math.inf
+
+    async def run(self, entry: Mapping[str, Any]) -> None:
+        """Run it, unless it ran a moment ago; a failure is only noted."""
+        if time.monotonic() - self.ran_at < self.timings.pause:
+            return
+        self.failure, self.valid_until = "", math.inf
+        try:
+            self.credential = await run_plugin(entry, self.timings)
+        except PluginFailed as failure:
+            self.failure = str(failure)
+        self.ran_at = time.monotonic()
+        if not self.failure and self.credential.expires is not None:
+            left = (self.credential.expires - datetime.now(UTC)).total_seconds()
+            # Credentials that are over as soon as they are printed may be good: this machine's clock may be ahead.
+            self.valid_until = self.ran_at + left if left > 0 else math.inf
+
+    def refused(self) -> None:
+        """Note that the API server refused its credentials: what is over is not sent again."""
+        if not self.failure and self.credential.expired(datetime.now(UTC)):
+            self.failure = f"the credential plugin printed credentials that expired at {self.credential.expires}"
+
+    def due(self) -> bool:
+        """Return whether it is worth another run."""
+        now = time.monotonic()
+        return now >= self.valid_until or (bool(self.failure) and now - self.ran_at >= self.timings.pause)
 
 
 async def run_plugin(entry: Mapping[str, Any], timings: PluginTimings = PluginTimings()) -> ExecCredential:

@@ -1,0 +1,49 @@
+"""Reads a kubeconfig with the client library's loader.
+
+In: its path, a context. Out: a ``Configuration`` that is filled in. Called by ``trellis.kube.access``, which imports
+this module with the first kubeconfig: a pod has none, and the loader takes 2.4 MiB with YAML and OpenID. Invariant: a
+credential plugin is run by ``exec_plugin``, never by the library.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubernetes.aio.config.kube_config import FileOrData, KubeConfigLoader, KubeConfigMerger
+
+from trellis.kube.exec_plugin import Plugin
+
+
+class _Loader(KubeConfigLoader):  # type: ignore[misc]  # the package has no type hints
+    """The client library's loader, but for plugins: it would wait for them without an end, and hide their failures."""
+
+    plugin: Plugin
+
+    async def load_from_exec_plugin(self) -> bool:
+        """Take what the plugin printed. True: nothing else of the user counts."""
+        await self.plugin.run(self._user["exec"].value)
+        found = self.plugin.credential
+        if self.plugin.failure:
+            return True
+        if found.token:
+            self.token = f"Bearer {found.token}"
+        if found.certificate:
+            self.cert_file = FileOrData({"data": found.certificate}, None, "data", base64_file_content=False).as_file()
+            self.key_file = FileOrData({"data": found.key}, None, "data", base64_file_content=False).as_file()
+        return True
+
+
+async def load_kubeconfig(
+    source: str,
+    context: str | None,
+    configuration: Any,  # noqa: ANN401 - untyped package
+    plugin: Plugin,
+) -> None:
+    """Fill in ``configuration``; ``source`` may be several paths, ``context`` None the current one.
+
+    Raises:
+        Exception: whatever YAML, files and the library raise.
+    """
+    loader = _Loader(KubeConfigMerger(source).config, context, config_base_path=None)
+    loader.plugin = plugin
+    await loader.load_and_set(configuration)
