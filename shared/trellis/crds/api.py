@@ -55,7 +55,12 @@ class ApiModel(BaseModel):
     """Base of every object and sub-object."""
 
     model_config = ConfigDict(
-        frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True, use_attribute_docstrings=True
+        frozen=True,
+        extra="ignore",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        use_attribute_docstrings=True,
+        defer_build=True,  # what no process reads is never built: a service reads a few of the kinds
     )
 
 

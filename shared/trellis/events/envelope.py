@@ -21,7 +21,7 @@ _TYPE = re.compile(r"(.+)\.v([1-9][0-9]*)")
 class FactData(BaseModel, ABC):
     """Base of the data of every fact: frozen, and forgiving about fields of a newer writer."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     noun: ClassVar[str]
     fact: ClassVar[str]
@@ -41,7 +41,7 @@ class CloudEvent(BaseModel, Generic[D]):
     ``id`` is the JetStream dedup id (``Nats-Msg-Id``) too; ``subject`` is the unescaped key joined by ``/``.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     specversion: Literal["1.0"] = "1.0"
     id: str = Field(min_length=1)

@@ -65,7 +65,7 @@ class SecretDenied(SecretAnswered):
 class SecretUsers(BaseModel):
     """Groups of hosts that may have been given a Secret: all of a namespace on a lattice."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     namespace: str = Field(description="namespace of the groups")
     lattice: str = Field(description="their lattice")
