@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import structlog
 from aiohttp import web
 
 from console.access.doors import Doors
@@ -37,7 +36,7 @@ from trellis.kube.errors import KubeError
 from trellis.read_model.live.watching import Place, parts_of
 from trellis.runtime.shutdown import CLOSED, TOLD, Grace, ends_within
 from trellis.runtime.startup_barrier import Together
-from trellis.telemetry import Telemetry, get_logger, setup
+from trellis.telemetry import Telemetry, bind_service, get_logger, setup
 from trellis.telemetry.health import Health
 
 PORT: Final = "console"
@@ -82,7 +81,7 @@ class Console:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set."""
-        structlog.contextvars.bind_contextvars(service=self.name)
+        bind_service(self.name)
         self.together.has_read(self.name)  # it holds up nobody: it reads when somebody looks
         grace = Grace(self.settings.grace_seconds)
         kube = self._kube or await Kube.connect(

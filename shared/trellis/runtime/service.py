@@ -14,8 +14,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
-import structlog
-
 from trellis.bus.bus import Bus
 from trellis.bus.connection import cancellation
 from trellis.bus.consume.queue import KeyedQueue, Run
@@ -32,7 +30,7 @@ from trellis.kube.resources import NAMESPACES
 from trellis.limits.backoff import Attempts
 from trellis.runtime.shutdown import CLOSED, DRAINED, TOLD, Grace, ends_within, unless
 from trellis.runtime.startup_barrier import Together
-from trellis.telemetry import Telemetry, get_logger
+from trellis.telemetry import Telemetry, bind_service, get_logger
 from trellis.telemetry.health import Health
 
 PARTS: Final = "parts"
@@ -132,7 +130,7 @@ class Service(ABC):
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until ``stop`` is set; returns within the grace period."""
-        structlog.contextvars.bind_contextvars(service=self.name)
+        bind_service(self.name)
         self._grace = Grace(self.settings.grace_seconds)
         kube = self.kube or await Kube.connect(
             Access(self.settings.kubeconfig, self.settings.context),

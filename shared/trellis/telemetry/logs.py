@@ -12,12 +12,11 @@ import sys
 from collections.abc import Mapping
 from typing import Final, Literal, TextIO
 
-import structlog
 from opentelemetry import trace
-from structlog.typing import EventDict, Processor, WrappedLogger
 
 from trellis.installer_api.redaction import redact_url
 from trellis.telemetry.jsontext import to_json
+from trellis.telemetry.structlog_package import EventDict, Processor, WrappedLogger, structlog
 from trellis.telemetry.text import text_renderer, wants_colours
 
 LogFormat = Literal["auto", "json", "text"]

@@ -11,9 +11,8 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from structlog.typing import EventDict, WrappedLogger
-
 from trellis.telemetry.jsontext import to_json
+from trellis.telemetry.structlog_package import EventDict, WrappedLogger
 
 _LEVEL_WIDTH: Final = 8
 _RESET: Final = "\033[0m"
