@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from trellis.provisioning.job_index import JobIndex
@@ -45,6 +47,13 @@ def test_a_node_that_just_registered_has_no_labels_annotations_or_status() -> No
 def test_a_heartbeat_changes_no_view() -> None:
     later = {**NODE, "metadata": {**NODE["metadata"], "resourceVersion": "6"}}
     assert view_node(later) == view_node(NODE)
+
+
+def test_what_many_nodes_have_alike_is_in_memory_once() -> None:
+    one, other = (view_node(json.loads(json.dumps(NODE))) for _ in range(2))
+    assert all(first is second for first, second in zip(one.labels, other.labels, strict=True))
+    assert one.handlers is other.handlers
+    assert one.verified is other.verified
 
 
 def job_manifest(*conditions: dict[str, str], **status: object) -> dict[str, object]:
