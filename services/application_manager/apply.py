@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, assert_never
+from typing import assert_never
 
 from application_manager.asking import asking
 from application_manager.cache import Cache
@@ -314,5 +314,4 @@ def _view(snapshot: Snapshot) -> ApplicationView:
 
 def _held(snapshot: Snapshot, version: str) -> Projection:
     assert snapshot.model is not None  # decided so
-    manifests: dict[str, Any] = dict(snapshot.model.versions)
-    return project(manifests[version], snapshot.key.name)
+    return project(dict(snapshot.model.versions)[version].read(), snapshot.key.name)

@@ -22,7 +22,7 @@ from support.wadm.application_objects import seen_of, stored
 from trellis.crds.application import Application
 from trellis.crds.application_status import Phase
 from trellis.lattice.domain.replies import Refusal, Status
-from trellis.lattice.domain.store import StoredModel
+from trellis.lattice.domain.store import StoredManifest, StoredModel
 
 ROOT = Path(__file__).parents[2]
 OURS, THEIRS = "ours", "wasmcloud-operator's"
@@ -33,7 +33,7 @@ VIEW = view_application(stored())
 DIGEST = VIEW.object.digest
 BASE = Base(DIGEST, "v1", deployed=True, newest="v1", serial=1, bucket="b")
 SYNCED = replace(VIEW, object=replace(VIEW.object, base=BASE))
-STORED = StoredModel("web", (("v1", {}),), "v1", 9)
+STORED = StoredModel("web", (("v1", StoredManifest.of({})),), "v1", 9)
 NOW = 1_793_491_200.0
 NOT_DEPLOYED = replace(BASE, deployed=False)
 AWAY = Because(Reason.WADM_AWAY, "wadm does not answer")

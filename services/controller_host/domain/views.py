@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import orjson
 from pydantic import ValidationError
 
-from controller_host.domain.compact import compact
+from trellis.compact import compact
 from trellis.config.durations import parse_seconds
 from trellis.crds.wasm_controllers import IdlePolicy, Module, WasmControllerSpec, Watch
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from controller_host.domain.compact import compact
 from controller_host.domain.interests import Interests
 from controller_host.domain.keys import ObjectKey
 from controller_host.domain.label_index import LabelIndex
 from controller_host.domain.watch_specs import Refusal, RefusalReason, WatchSpec
 from controller_host.timings import CacheTimings
+from trellis.compact import compact
 from trellis.kube.client import Kube
 from trellis.kube.discovery import Discovery, UnknownKind
 from trellis.kube.errors import Forbidden, KubeError

@@ -173,7 +173,7 @@ def _judge_entries(entries: list[Entry]) -> str:
             model = stored.find(name)
             assert model is not None
             assert model.deployed == (value.get("deployed_version") or "")
-            assert dict(model.versions) == value["manifests"]
+            assert {version: manifest.read() for version, manifest in model.versions} == value["manifests"]
         assert stored.absence(name) is not Proof.GONE
     assert set(stored.names()) == there
     return outcome

@@ -147,7 +147,7 @@ class StoreBehaviour:
             await seen.shows("web", "v1", "v0")
             found = seen.store.find("web")
             assert found is not None
-            assert project(found.versions[0][1]).digest == project(manifest("web", "v1")).digest
+            assert project(found.versions[0][1].read()).digest == project(manifest("web", "v1")).digest
             await seen.wadm.delete("web")
             await seen.lacks("web", Proof.GONE)
             assert ("web",) in seen.told
@@ -174,7 +174,7 @@ class StoreBehaviour:
             found = seen.store.find("web")
             assert found is not None
             assert found.versions[0][1]["metadata"]["annotations"]["note"] == letters
-            assert project(found.versions[0][1]).digest == project(put).digest
+            assert project(found.versions[0][1].read()).digest == project(put).digest
 
     async def test_what_happened_before_is_known_at_the_start(self, world: World) -> None:
         async with followed(world.address) as seen:

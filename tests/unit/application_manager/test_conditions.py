@@ -29,7 +29,7 @@ from trellis.lattice.domain.replies import (
     read_deploy,
     read_put,
 )
-from trellis.lattice.domain.store import StoredModel
+from trellis.lattice.domain.store import StoredManifest, StoredModel
 
 NOW = 1_793_491_200.0
 DATA = Path(__file__).parents[2] / "data/lattice/wadm-replies.jsonl"
@@ -37,7 +37,7 @@ READERS = {"put": read_put, "deploy": read_deploy, "undeploy": read_deploy, "del
 VIEW = view_application(stored())
 DIGEST = VIEW.object.digest
 BASE = Base(DIGEST, "v1", deployed=True, newest="v1", serial=1, bucket="b")
-STORED = StoredModel("web", (("v1", {}), ("v2", {})), "v1", 9)
+STORED = StoredModel("web", (("v1", StoredManifest.of({})), ("v2", StoredManifest.of({}))), "v1", 9)
 MODEL = Model((("v1", DIGEST),), "v1", "b")
 WORKS = Status("deployed", "", (Scaler("SpreadScaler", "echo", "deployed"),))
 

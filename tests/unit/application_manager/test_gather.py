@@ -25,13 +25,15 @@ from support.wadm.application_objects import stored
 from trellis.kube.informer import Change, ChangeKind
 from trellis.lattice.domain.group_views import GroupView
 from trellis.lattice.domain.replies import Status
-from trellis.lattice.domain.store import Proof, StoredModel
+from trellis.lattice.domain.store import Proof, StoredManifest, StoredModel
 from trellis.provisioning.other_controllers import Controller, Peer
 from trellis_dev.fakes.fake import FakeKube
 
 MARK = "red/1"
 KEY = Key(MARK, "web")
-MODEL = StoredModel("web", (("v1", {"metadata": {"name": "web"}, "spec": {"components": []}}),), "v1", 3)
+NAMED = {"metadata": {"name": "web"}}
+MODEL = StoredModel("web", (("v1", StoredManifest.of(NAMED | {"spec": {"components": []}})),), "v1", 3)
+NEWER = StoredManifest.of(NAMED | {"spec": {}})
 
 
 @dataclass
@@ -277,7 +279,7 @@ async def test_a_version_put_beside_the_one_that_runs_may_be_deployed_for_a_mome
 ) -> None:
     clock = [100.0]
     monkeypatch.setattr(gathering, "time", SimpleNamespace(monotonic=lambda: clock[0], time=lambda: 5.0))
-    newer = replace(MODEL, versions=(*MODEL.versions, ("v2", {"metadata": {"name": "web"}, "spec": {}})))
+    newer = replace(MODEL, versions=(*MODEL.versions, ("v2", NEWER)))
     store = Store({"web": newer})
     made = world(Lattice(store))
 
@@ -287,7 +289,7 @@ async def test_a_version_put_beside_the_one_that_runs_may_be_deployed_for_a_mome
     assert await unsettled() == Timings().settle
     clock[0] += 4
     assert await unsettled() == Timings().settle - 4
-    store.models["web"] = replace(newer, versions=(*newer.versions, ("v3", {"metadata": {"name": "web"}, "spec": {}})))
+    store.models["web"] = replace(newer, versions=(*newer.versions, ("v3", NEWER)))
     assert await unsettled() == Timings().settle, "another one was put"
     clock[0] += Timings().settle + 1
     assert await unsettled() == 0

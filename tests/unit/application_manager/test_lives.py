@@ -22,7 +22,7 @@ from support.wadm.application_objects import seen_of, stored
 from trellis.crds.application import Application
 from trellis.lattice.connection.link import Link
 from trellis.lattice.domain.replies import read_status, read_status_said
-from trellis.lattice.domain.store import StoredModel
+from trellis.lattice.domain.store import StoredManifest, StoredModel
 from trellis.lattice.wadm.client import Wadm
 from trellis.lattice.wadm.statuses import Statuses
 
@@ -96,7 +96,8 @@ class Told:
         if found is None:
             self.models.pop(self.name)
         else:
-            versions = tuple((version, {"spec": digest}) for version, digest in found["versions"].items())
+            specs: dict[str, str] = found["versions"]
+            versions = tuple((version, StoredManifest.of({"spec": digest})) for version, digest in specs.items())
             self.models[self.name] = StoredModel(self.name, versions, found["deployed"], 1)
         self.statuses.models_changed([self.name])
         self._tell("gone" if found is None else f"stored, deployed {found['deployed'] or 'none'}")

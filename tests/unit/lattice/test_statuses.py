@@ -13,7 +13,7 @@ import pytest
 from support.nats.buses import eventually
 from trellis.lattice.connection.link import Heard, Link, LinkAwayError, SilenceError
 from trellis.lattice.domain.replies import Refusal, Status, WadmRefusedError
-from trellis.lattice.domain.store import StoredModel
+from trellis.lattice.domain.store import StoredManifest, StoredModel
 from trellis.lattice.timings import AnsweringTimings, LatticeTimings, StatusTimings
 from trellis.lattice.wadm import statuses
 from trellis.lattice.wadm.answering import Answering
@@ -68,7 +68,9 @@ class Lattice:
     # What happens in it.
 
     def stores(self, name: str, deployed: str, **versions: dict[str, Any]) -> None:
-        manifests = tuple((version, {"metadata": {"name": name}, "spec": one}) for version, one in versions.items())
+        manifests = tuple(
+            (version, StoredManifest.of({"metadata": {"name": name}, "spec": one})) for version, one in versions.items()
+        )
         self.models[name] = StoredModel(name, manifests, deployed, 1)
         self.statuses.models_changed([name])
 

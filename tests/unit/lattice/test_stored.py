@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
+import tracemalloc
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 
 from trellis.lattice.domain.digests import Digests, digest_of
 from trellis.lattice.domain.reading import LatticeDataError
-from trellis.lattice.domain.store import Proof, StoredModel
+from trellis.lattice.domain.store import Proof, StoredManifest, StoredModel
 from trellis.lattice.domain.stored import VERSIONS_KEPT, Entry, Stored, TooManyError
 
 
@@ -283,6 +285,36 @@ def test_reading_it_all_again_tells_the_same_as_following_it(deeds: list[tuple[s
     } == followed
 
 
+def test_a_manifest_is_read_as_it_was_stored_and_its_spec_is_the_same_in_any_order() -> None:
+    spec: dict[str, Any] = {"components": [], "policies": [1, 2.5, None]}
+    manifest = {"metadata": {"name": "web"}, "spec": spec}
+    turned = {"spec": dict(reversed(spec.items())), "metadata": {"name": "web", "labels": {}}}
+    kept = StoredManifest.of(manifest)
+    assert kept.read() == manifest
+    assert kept.spec == StoredManifest.of(turned).spec
+    assert kept.spec != StoredManifest.of({"spec": {"components": [1]}}).spec
+    assert [StoredManifest.of(none).spec for none in ({}, {"spec": None})] == [b"", b""]
+
+
+def test_versions_take_the_memory_of_their_text() -> None:
+    components = [{"name": f"c{at}", "properties": {"image": f"example.com/c:{at}"}} for at in range(20)]
+    spec = json.dumps({"components": components}).encode()
+    values = [model(f"app-{at}", *map(str, range(20))).replace(b'{"components": []}', spec) for at in range(50)]
+    stored = Stored("l")
+    stored.begin("b")
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for at, value in enumerate(values):
+            stored.take(Entry(f"l-app-{at}", at, value))
+        gc.collect()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(stored.names()) == len(values)
+    assert taken < 2 * sum(map(len, values))
+
+
 def test_a_digest_is_computed_anew_only_for_other_content(monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[object] = []
 
@@ -295,7 +327,8 @@ def test_a_digest_is_computed_anew_only_for_other_content(monkeypatch: pytest.Mo
 
     def stored(text: str) -> StoredModel:
         manifest = {"metadata": {"name": "web", "annotations": {"note": text}}, "spec": {"components": []}}
-        return StoredModel("web", (("v1", manifest), ("v2", {"metadata": 5})), "", 1)
+        versions = (("v1", StoredManifest.of(manifest)), ("v2", StoredManifest.of({"metadata": 5})))
+        return StoredModel("web", versions, "", 1)
 
     first = digests.of(stored("one"))
     assert digests.of(stored("one")) == first

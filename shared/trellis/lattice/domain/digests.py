@@ -14,23 +14,23 @@ import orjson
 
 from trellis.lattice.domain.oam import ManifestError
 from trellis.lattice.domain.projection import project
-from trellis.lattice.domain.store import StoredModel
+from trellis.lattice.domain.store import StoredManifest, StoredModel
 
 
 class Digests:
     """Remembers what it computed of each application's last state."""
 
     def __init__(self) -> None:
-        self._known: dict[str, dict[str, tuple[Mapping[str, Any], str]]] = {}
+        self._known: dict[str, dict[str, tuple[StoredManifest, str]]] = {}
 
     def of(self, model: StoredModel) -> tuple[tuple[str, str], ...]:
         """Return version and digest, the oldest first; see ``trellis.lattice.domain.projection``."""
         former = self._known.get(model.name, {})
-        known: dict[str, tuple[Mapping[str, Any], str]] = {}
+        known: dict[str, tuple[StoredManifest, str]] = {}
         for version, manifest in model.versions:
             was = former.get(version)
-            same = was is not None and (was[0] is manifest or was[0] == manifest)
-            known[version] = was if was is not None and same else (manifest, digest_of(manifest))
+            digest = was[1] if was is not None and was[0] == manifest else digest_of(manifest.read())
+            known[version] = (manifest, digest)
         self._known[model.name] = known
         return tuple((version, digest) for version, (_, digest) in known.items())
 

@@ -7,11 +7,15 @@ be old. Called by services that keep applications. Invariants: nothing is forgot
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
+import orjson
+
+from trellis.compact import compact
 from trellis.lattice.domain.replies import Status
 
 
@@ -28,6 +32,31 @@ class Proof(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class StoredManifest:
+    """A manifest as JSON: read, each would take seven times as much, and hardly one of all versions ever is.
+
+    ``spec``: digest of what stands there, whatever the order of its keys; empty if nothing does.
+    """
+
+    json: bytes
+    spec: bytes
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any]) -> Self:
+        """Return that of a manifest, which JSON can hold."""
+        spec = manifest.get("spec")
+        if spec is None:
+            return cls(compact(manifest), b"")
+        canonical = orjson.dumps(spec, option=orjson.OPT_SORT_KEYS)
+        return cls(compact(manifest), hashlib.blake2b(canonical, digest_size=16).digest())
+
+    def read(self) -> dict[str, Any]:
+        """Return the manifest."""
+        found: dict[str, Any] = orjson.loads(self.json)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class StoredModel:
     """An application as wadm holds it.
 
@@ -36,7 +65,7 @@ class StoredModel:
     """
 
     name: str
-    versions: tuple[tuple[str, Mapping[str, Any]], ...]
+    versions: tuple[tuple[str, StoredManifest], ...]
     deployed: str
     revision: int
 

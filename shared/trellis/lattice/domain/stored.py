@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from trellis.lattice.domain.models import MODELS_MOST
 from trellis.lattice.domain.reading import LatticeDataError, decoded, require_shallow, text
-from trellis.lattice.domain.store import Proof, StoredModel
+from trellis.lattice.domain.store import Proof, StoredManifest, StoredModel
 
 VERSIONS_KEPT: Final = 1000
 KEYS_MOST: Final = 10 * MODELS_MOST
@@ -196,14 +196,12 @@ def read_stored(value: object, entry: Entry) -> StoredModel:
     newest = list(manifests.values())[-1].get("metadata")
     if not isinstance(newest, dict):
         raise LatticeDataError(f"entry {entry.key} has a manifest without `metadata`")
-    versions = tuple(manifests.items())
     deployed = text(value, "deployed_version")
-    return StoredModel(text(newest, "name", required=True), _kept(versions, deployed), deployed, entry.sequence)
+    versions = tuple((version, StoredManifest.of(manifests[version])) for version in _kept(list(manifests), deployed))
+    return StoredModel(text(newest, "name", required=True), versions, deployed, entry.sequence)
 
 
-def _kept(
-    versions: tuple[tuple[str, Mapping[str, Any]], ...], deployed: str
-) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+def _kept(versions: list[str], deployed: str) -> list[str]:
     """Return the newest versions, and the deployed one."""
     kept = versions[-VERSIONS_KEPT:]
-    return tuple(one for one in versions[: -len(kept)] if one[0] == deployed) + kept
+    return [one for one in versions[: -len(kept)] if one == deployed] + kept

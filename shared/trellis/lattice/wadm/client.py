@@ -26,6 +26,7 @@ from trellis.lattice.domain.replies import (
     read_status,
     read_versions,
 )
+from trellis.lattice.domain.store import StoredManifest
 from trellis.lattice.domain.subjects import model_list_subject, model_put_subject, model_subject
 from trellis.lattice.timings import WadmTimings
 
@@ -62,7 +63,7 @@ class Wadm:
         answer = await self._link.ask(model_list_subject(*self._of), seconds=self._timings.answer)
         return read_models(answer), read_statuses(answer)
 
-    async def put(self, manifest: Mapping[str, Any], beside: Iterable[Mapping[str, Any]] = ()) -> Put:
+    async def put(self, manifest: Mapping[str, Any], beside: Iterable[StoredManifest] = ()) -> Put:
         """Store a version of an application.
 
         Args:
@@ -73,7 +74,7 @@ class Wadm:
             TooLargeError: the server does not take it, or not the entry; wadm would try that for 5 s, and not say why.
         """
         subject, payload = model_put_subject(*self._of), orjson.dumps(manifest)
-        sizes = [len(payload), *(len(orjson.dumps(one)) for one in beside)]
+        sizes = [len(payload), *(len(one.json) for one in beside)]
         if len(sizes) > 1 and sum(sizes) > self._link.limit:
             entry, remedy = f"an entry with {len(sizes)} versions", "delete old ones, `wash app delete NAME VERSION`"
             raise TooLargeError(entry, sum(sizes), self._link.limit, remedy)

@@ -18,7 +18,7 @@ from trellis.lattice.connection.link import Link, LinkAwayError
 from trellis.lattice.domain.models import Model
 from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.replies import WadmRefusedError
-from trellis.lattice.domain.store import StoredModel
+from trellis.lattice.domain.store import StoredManifest, StoredModel
 from trellis.lattice.domain.subjects import SubjectError, wadm_events_subject
 from trellis.lattice.timings import ListingTimings
 from trellis.lattice.wadm.client import Wadm
@@ -136,19 +136,20 @@ class Listing:
                 raise answer
         return {answer.name: answer for answer in answers if isinstance(answer, StoredModel)}
 
-    def _known(self, name: str) -> dict[str, Manifest]:
+    def _known(self, name: str) -> dict[str, StoredManifest]:
         found = self.find(name)
         return {} if found is None else dict(found.versions)
 
-    async def _get(self, name: str, known: Mapping[str, Manifest]) -> StoredModel | None:
+    async def _get(self, name: str, known: Mapping[str, StoredManifest]) -> StoredModel | None:
         """Return an application, None if it went away meanwhile."""
         listed = await self._wadm.versions(name)
         if listed is None:
             return None
-        versions: list[tuple[str, Manifest]] = []
+        versions: list[tuple[str, StoredManifest]] = []
         for one in listed:
-            manifest = known.get(one.version) or await self._wadm.get(name, one.version)
-            if manifest is not None:
-                versions.append((one.version, manifest))
+            if (held := known.get(one.version)) is not None:
+                versions.append((one.version, held))
+            elif (manifest := await self._wadm.get(name, one.version)) is not None:
+                versions.append((one.version, StoredManifest.of(manifest)))
         deployed = next((one.version for one in listed if one.deployed), "")
         return StoredModel(name, tuple(versions), deployed, 0) if versions else None

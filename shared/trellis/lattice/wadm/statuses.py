@@ -63,7 +63,7 @@ class Statuses:
         self._said: dict[str, Status] = {}
         self._characters = 0
         self._heard: dict[str, int] = {}
-        self._deployed: dict[str, object] = {}  # spec, None of what is not to run
+        self._deployed: dict[str, bytes] = {}  # digest of its spec, empty of what is not to run
         self._begun = False
         self._doubted: dict[str, float] = {}  # until when, monotonic seconds
         self._count = 0
@@ -84,10 +84,10 @@ class Statuses:
                 self._forget(name)
                 self._deployed.pop(name, None)
                 continue
-            specs = {version: manifest.get("spec") for version, manifest in model.versions}
-            now, former = specs.get(model.deployed), self._deployed.get(name)
+            specs = {version: manifest.spec for version, manifest in model.versions}
+            now, former = specs.get(model.deployed, b""), self._deployed.get(name)
             self._deployed[name] = now
-            if now is not None and now != former and self._begun:
+            if now and now != former and self._begun:
                 self._doubted[name] = time.monotonic() + self._timings.doubt
         self._begun = self._begun or names is None
         self.want()
@@ -131,7 +131,7 @@ class Statuses:
         """Return after how many seconds it is asked again, should nothing be wanted."""
         pause = self._timings.every if complete else self._timings.again
         # Of what is not deployed any more a doubt stays, and nothing is asked.
-        due = (until for name, until in self._doubted.items() if self._deployed.get(name) is not None)
+        due = (until for name, until in self._doubted.items() if self._deployed.get(name))
         doubts = min(due, default=None) if complete else None
         return pause if doubts is None else max(0.0, min(pause, doubts - time.monotonic()))
 
@@ -144,7 +144,7 @@ class Statuses:
             self._forget(name)
         # wadm publishes what becomes of a deployment: it is asked about one only if nothing was heard for a while. Of
         # what is not deployed nothing has to be known.
-        running = {name for name in names if self._deployed.get(name) is not None}
+        running = {name for name in names if self._deployed.get(name)}
         due = {name for name, until in self._doubted.items() if until <= now}
         gate = asyncio.Semaphore(_ASKED_AT_ONCE)
 

@@ -13,6 +13,6 @@ import orjson
 def compact(value: Any, option: int | None = None) -> bytes:  # noqa: ANN401 - JSON
     """Return the JSON of a value.
 
-    What orjson returns stands in a buffer of 8 KiB at least, which stays as long as the bytes do: a copy does not.
+    What orjson returns stands in a buffer of 4 KiB at least, which stays as long as the bytes do: a copy does not.
     """
     return bytes(memoryview(orjson.dumps(value, option=option)))

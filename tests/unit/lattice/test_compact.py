@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tracemalloc
 
-from controller_host.domain.compact import compact
 from controller_host.domain.views import view_controller
+from trellis.compact import compact
 
 
 def test_what_is_kept_of_many_small_controllers_is_small() -> None:
