@@ -146,8 +146,8 @@ def test_what_lets_go_may_list_and_patch_what_has_finalizers_stop_services_and_n
     found = hooks("pre-delete")
     assert given(found) == {
         *((verb, kind, "") for verb in ("list", "patch") for kind in (
-            "services", "applications.core.oam.dev", "wasmcloudhostconfigs.k8s.wasmcloud.dev",
-            "shims.runtime.spinkube.dev",
+            "services", "endpointslices.discovery.k8s.io", "applications.core.oam.dev",
+            "wasmcloudhostconfigs.k8s.wasmcloud.dev", "shims.runtime.spinkube.dev",
         )),
         ("get", "customresourcedefinitions.apiextensions.k8s.io", ""),
         ("get", "apiservices.apiregistration.k8s.io", ""),
