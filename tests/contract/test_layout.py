@@ -50,3 +50,18 @@ def test_no_dependency_has_a_package_of_the_name_of_ours() -> None:
     ours = {path.parent.name for root in ("services", "shared") for path in (ROOT / root).glob("*/__init__.py")}
     installed = packages_distributions()
     assert {name: installed[name] for name in ours if {*installed.get(name, ())} - OURS} == {}
+
+
+@pytest.mark.parametrize("flow", [0, 1, 2])
+def test_a_flow_names_files_that_are_there_and_counts_them_and_its_hops(flow: int) -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    section = page.split("## Three changes, step by step\n")[1].split("\n## ")[0]
+    heading, drawing = re.findall(r"^### (.+?)\n\n```\n(.+?)```", section, re.MULTILINE | re.DOTALL)[flow]
+    files = set(re.findall(r"[a-z_/]+\.py", drawing)) - {"progress.py"}  # of which the text speaks
+    missing = [
+        one for one in files if not any((ROOT / root / one).is_file() for root in ("services", "shared/trellis"))
+    ]
+    assert not missing
+    hops = re.findall(r"^\d+", drawing, re.MULTILINE)
+    assert hops == [str(number) for number in range(1, len(hops) + 1)]
+    assert heading.endswith(f": {len(files)} files, {len(hops)} hops")
