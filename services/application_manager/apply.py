@@ -33,7 +33,6 @@ from application_manager.domain.actions import (
 )
 from application_manager.domain.decide import APPLICATIONS as COUNTED
 from application_manager.domain.placement import Key, name_of
-from application_manager.domain.progress import Progress
 from application_manager.domain.resources import make_application, make_spec_patch
 from application_manager.domain.snapshot import Snapshot
 from application_manager.domain.views import ApplicationView, read_manifest, view_application
@@ -42,9 +41,10 @@ from application_manager.tombstones import Tombstone, Tombstones
 from trellis import names
 from trellis.kube.breaker import Breaker
 from trellis.kube.client import Kube
-from trellis.kube.errors import NotFound
+from trellis.kube.errors import Conflict, KubeError, NotFound
 from trellis.kube.informer import Informer
 from trellis.kube.recorder import EventRecorder, ObjectRef
+from trellis.kube.refusals import is_refused
 from trellis.kube.resources import APPLICATIONS, HOST_CONFIGS, Manifest
 from trellis.lattice.connection.link import LinkAwayError
 from trellis.lattice.domain.projection import VERSION, Projection, project
@@ -156,7 +156,7 @@ class Effects:
     async def _accept_removal(self, snapshot: Snapshot, action: AcceptRemoval) -> None:
         if action.revision is not None:
             await self._bury(action.view, action.revision, action.said.message)
-        self.cache.advance(snapshot.key, Progress.removal_accepted)
+        self.cache.advance(snapshot.key, lambda progress: progress.removal_accepted(action.view))
 
     async def _bury(self, view: ApplicationView, revision: int, reason: str) -> None:
         """Store a tombstone of an object that goes while wadm has its application, and report that."""
@@ -203,9 +203,14 @@ class Effects:
     async def _without_finalizer(self, view: ApplicationView) -> Manifest | None:
         self.cache.releasing(view.uid)
         left = [one for one in view.finalizers if one != names.FINALIZER_APPLICATIONS]
-        with contextlib.suppress(NotFound):
+        try:
             return await self._finalizers(view, left)
-        return None
+        except NotFound:
+            return None
+        except KubeError as error:
+            if is_refused(error) or isinstance(error, Conflict):  # any other may have been carried out
+                self.cache.not_released(view.uid)
+            raise
 
     async def _delete(self, snapshot: Snapshot) -> None:
         """Take the finalizer away, then delete: were it deleted first, wadm would lose what is put there meanwhile."""

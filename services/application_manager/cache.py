@@ -59,7 +59,10 @@ class Cache:
             self._groups_by_namespace.setdefault(change.new.namespace, {})[change.key] = change.new
 
     def application_changed(self, change: Change[ApplicationView]) -> None:
-        """Take note of a change of an Application; one that goes may have lost its finalizer by a user's hand."""
+        """Take note of a change of an Application; one that goes may have lost its finalizer by a user's hand.
+
+        It may stay for a while without ours, as another finalizer holds it.
+        """
         old, new = change.old, change.new
         if old is not None:
             found = self._objects_by_application.get(old.application, set())
@@ -68,9 +71,13 @@ class Cache:
                 self._objects_by_application.pop(old.application, None)
         if new is not None:
             self._objects_by_application.setdefault(new.application, set()).add(change.key)
-        if old is not None and (new is None or new.uid != old.uid):
-            if old.object.finalizer and old.uid not in self._released:
-                self.advance(self.key_of(old), lambda progress: progress.removed_by_user(old))
+        if old is None:
+            return
+        same = new if new is not None and new.uid == old.uid else None
+        lost = old.object.finalizer and (same is None or (same.object.deleting and not same.object.finalizer))
+        if lost and old.uid not in self._released:
+            self.advance(self.key_of(old), lambda progress: progress.removed_by_user(old))
+        if same is None or (same.object.finalizer and not old.object.finalizer):  # it is gone, or stayed after all
             self._released.discard(old.uid)
 
     # What runs of keys say.
@@ -87,6 +94,10 @@ class Cache:
     def releasing(self, uid: str) -> None:
         """Take note that we are about to remove our finalizer from an object."""
         self._released.add(uid)
+
+    def not_released(self, uid: str) -> None:
+        """Take note that the API server refused that."""
+        self._released.discard(uid)
 
     def answers(self, mark: str) -> None:
         """Take note that a lattice answers."""

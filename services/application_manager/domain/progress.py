@@ -153,9 +153,9 @@ class Progress:
         """Return it after an object went from which a user had removed our finalizer."""
         return replace(self, removed=view)
 
-    def removal_accepted(self) -> Progress:
-        """Return it after a tombstone was stored for such an object, or was not needed."""
-        return replace(self, removed=None)
+    def removal_accepted(self, view: ApplicationView) -> Progress:
+        """Return it after a tombstone was stored for such an object, or was not needed; another may have gone since."""
+        return replace(self, removed=None) if self.removed == view else self
 
     # Decided, asked, answered.
 

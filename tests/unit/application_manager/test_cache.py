@@ -54,6 +54,32 @@ def test_an_object_from_which_we_removed_the_finalizer_was_not(cache: Cache) -> 
     assert cache.progress(KEY).state is State.FINALIZER_REMOVED, "that holds for one object"
 
 
+def test_one_that_stays_under_another_finalizer_was_let_go_all_the_same(cache: Cache) -> None:
+    deleting = replace(VIEW, object=replace(VIEW.object, deleting=True))
+    without = replace(deleting, object=replace(deleting.object, finalizer=False))
+    cache.application_changed(changed(deleting, without))
+    assert cache.progress(KEY) == Progress(removed=deleting)
+
+
+@pytest.mark.parametrize("stays", ["has it again", "the write was refused"])
+def test_an_object_that_stayed_after_all_may_be_let_go_later(cache: Cache, stays: str) -> None:
+    cache.releasing(VIEW.uid)
+    if stays == "has it again":
+        without = replace(VIEW, object=replace(VIEW.object, finalizer=False))
+        cache.application_changed(changed(VIEW, without))
+        cache.application_changed(changed(without, VIEW))
+    else:
+        cache.not_released(VIEW.uid)
+    cache.application_changed(changed(VIEW, None))
+    assert cache.progress(KEY).state is State.FINALIZER_REMOVED
+
+
+def test_accepting_one_removal_forgets_no_other(cache: Cache) -> None:
+    other = cache.advance(KEY, lambda progress: progress.removed_by_user(AGAIN))
+    assert other.removal_accepted(VIEW) == other
+    assert other.removal_accepted(AGAIN) == SETTLED
+
+
 def test_neither_was_one_that_changes_or_goes_without_our_finalizer(cache: Cache) -> None:
     cache.application_changed(changed(VIEW, replace(VIEW, generation=2)))
     cache.application_changed(changed(replace(VIEW, object=replace(VIEW.object, finalizer=False)), None))

@@ -51,7 +51,7 @@ ENDS: dict[State, Progress] = {
     State.UNAVAILABLE: LEADS_INTO[State.UNAVAILABLE].reporting(Decision(), 12.0),
     State.UNLISTED: LEADS_INTO[State.UNLISTED].list_read(listed=True, now=11.0),
     State.UNDECIDED: LEADS_INTO[State.UNDECIDED].newest_read(Model((("v1", "a"), ("v2", "b")), "v2"), None, 11.0),
-    State.FINALIZER_REMOVED: LEADS_INTO[State.FINALIZER_REMOVED].removal_accepted(),
+    State.FINALIZER_REMOVED: LEADS_INTO[State.FINALIZER_REMOVED].removal_accepted(view_application(stored())),
 }
 
 
