@@ -173,7 +173,7 @@ class StoreBehaviour:
             await seen.shows("web", "v1")
             found = seen.store.find("web")
             assert found is not None
-            assert found.versions[0][1]["metadata"]["annotations"]["note"] == letters
+            assert found.versions[0][1].read()["metadata"]["annotations"]["note"] == letters
             assert project(found.versions[0][1].read()).digest == project(put).digest
 
     async def test_what_happened_before_is_known_at_the_start(self, world: World) -> None:

@@ -35,7 +35,8 @@ class Proof(StrEnum):
 class StoredManifest:
     """A manifest as JSON: read, each would take seven times as much, and hardly one of all versions ever is.
 
-    ``spec``: digest of what stands there, whatever the order of its keys; empty if nothing does.
+    Keys are in order: wadm keeps none, and may store the same in another one each time. ``spec``: digest of what
+    stands there; empty if nothing does.
     """
 
     json: bytes
@@ -46,9 +47,9 @@ class StoredManifest:
         """Return that of a manifest, which JSON can hold."""
         spec = manifest.get("spec")
         if spec is None:
-            return cls(compact(manifest), b"")
+            return cls(compact(manifest, orjson.OPT_SORT_KEYS), b"")
         canonical = orjson.dumps(spec, option=orjson.OPT_SORT_KEYS)
-        return cls(compact(manifest), hashlib.blake2b(canonical, digest_size=16).digest())
+        return cls(compact(manifest, orjson.OPT_SORT_KEYS), hashlib.blake2b(canonical, digest_size=16).digest())
 
     def read(self) -> dict[str, Any]:
         """Return the manifest."""
