@@ -6,12 +6,13 @@ In: keys of applications. Out: Services, slices and routes by ``apply``, facts o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from service_reflector.apply import Effects
 from service_reflector.domain import decide as deciding
-from service_reflector.domain.actions import DeleteRoute, DeleteSlice, RemoveService, Warn, WarnService
+from service_reflector.domain.actions import Action, DeleteRoute, DeleteSlice, RemoveService, Warn, WarnService
 from service_reflector.domain.facts import reflected, removed
 from service_reflector.domain.snapshot import Snapshot
 from service_reflector.gather import Known
@@ -63,7 +64,8 @@ class Reflect:
         if any(not isinstance(action, _SEEN_BY_WATCHES) for action in actions):
             written = self.queue.take_back(key)  # what the API server returned is news, and is looked at here
             snapshot = await self._look(key)
-            if written and any(not isinstance(action, Warn | WarnService) for action in deciding.decide(snapshot)):
+            waits.append(snapshot.look_again)
+            if written and any(_is_news(action, actions) for action in deciding.decide(snapshot)):
                 self.queue.add(key)
         with self.stories.follow(key):
             waits.append(again := await self._say(snapshot))
@@ -121,6 +123,11 @@ class Reflect:
 
     async def _publish(self, fact: ServiceReflected | ServiceRemoved, state: str) -> None:
         await self.bus.publish(fact, dedup=f"{fact.uid}.{state}.{fact.fact}")
+
+
+def _is_news(action: Action, done: Sequence[Action]) -> bool:
+    """Say whether an action is to be carried out although the same run did others."""
+    return not isinstance(action, Warn | WarnService) or action not in done
 
 
 def _settled(snapshot: Snapshot) -> bool:

@@ -65,7 +65,7 @@ def _uninstall(snapshot: Snapshot) -> Iterator[Action]:
     for name, pieces in snapshot.slices.items():
         there = snapshot.services.get(name)
         for one in filter(lambda one: one.kept, pieces):
-            if there is not None and belongs_to(one, there.uid):
+            if there is not None and there.application:
                 yield WriteSlice(name, Slice(one.name, name, one.family, one.ports, one.endpoints, one), "Uninstalled")
             else:
                 yield DeleteSlice(one, "Uninstalled")
@@ -104,7 +104,8 @@ def _held(snapshot: Snapshot) -> dict[str, str]:
         name = _former_name(snapshot, claim.lattice)
         if name and name not in held.values() and not (foreign and name == plain):
             held[claim.lattice] = name
-    taken = plain in held.values()
+    # The name of one that was deleted waits with its addresses, as long as its lattice has not answered.
+    taken = plain in held.values() or any(one in snapshot.awaited for one in snapshot.slices.get(plain, ()))
     for claim in without:
         if claim.lattice in held:
             continue
@@ -121,7 +122,8 @@ def _former_name(snapshot: Snapshot, lattice: str) -> str:
     """Return the name of the Service that a lattice's application had until it was deleted, "" if that is not known."""
     for name, pieces in snapshot.slices.items():
         for kept in filter(None, (read_kept(one.kept) for one in pieces)):
-            if (kept.application, kept.lattice) == (snapshot.name, lattice):
+            its = (kept.application, kept.lattice) == (snapshot.name, lattice)
+            if its and names.may_be_service_of(name, snapshot.name):
                 return name
     return ""
 
@@ -153,14 +155,15 @@ def _mirror(snapshot: Snapshot, claim: Claim, name: str) -> Iterator[Action]:
     there = snapshot.services.get(name)
     if there is not None and there.deleting:
         # Another is made once it is gone. One of a former version waits for us, and its addresses stand nowhere yet.
-        if not claim.remembered:
-            if not snapshot.terminating:
-                yield from _slices(snapshot, claim, mirror, there)
-            yield from _let_go(there, "DeletedByHand", "it was deleted, and its application lives")
+        if not snapshot.terminating:
+            yield from _slices(snapshot, claim, mirror, there)
+        yield from _let_go(there, "DeletedByHand", "it was deleted, and its addresses are kept")
         return
     slices = list(_slices(snapshot, claim, mirror, there))
     if claim.remembered:
         yield from slices
+        if there is not None:
+            yield from _let_go(there, "AddressesKept", "its addresses stand on a slice")
         return
     if there is None:
         if not snapshot.terminating:

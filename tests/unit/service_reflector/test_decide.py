@@ -254,6 +254,18 @@ def test_endpoints_follow_the_hosts_while_nothing_is_known_of_the_lattice() -> N
     assert decide(deleted(remembered(had))) == [], "it waits"
 
 
+@pytest.mark.parametrize("deleting", [False, True])
+def test_a_finalizer_of_a_former_version_goes_though_nothing_is_known_of_the_lattice(*, deleting: bool) -> None:
+    """Otherwise its namespace could not be deleted until the lattice answers."""
+    had = after(snapshot(claim(app(capability("web", link("0.0.0.0:80"), ANY_HOST)))))
+    metadata = {"finalizers": [names.WASMCLOUD_OPERATOR_SERVICE]}
+    metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {}
+    service = view_service(stored(make_service(mirrors_of(had)["shop"]), **metadata))
+    world = replace(remembered(had), services={"shop": service})
+    assert kinds(decide(world)) == ["LetGo"]
+    assert kinds(decide(replace(world, slices={}))) == ["WriteSlice", "LetGo"]
+
+
 @pytest.mark.parametrize("text", ["", "[", "{}", "[1]", '[{"component": 1}]', "null"])
 def test_an_edited_memory_is_none(text: str) -> None:
     assert read_reach(text) == ()
@@ -415,6 +427,32 @@ def test_what_is_kept_goes_with_the_application_and_waits_for_its_lattice() -> N
     assert DeleteSlice(piece, "Unpublished") in taken, "it would lead somebody else's Service to our hosts"
     edited = replace(addressed(had.services["shop"]), application="", lattice="", peers=True)
     assert decide(replace(gone, services={"shop": edited})) == [], "its Service is there, and nobody knows whose it is"
+
+
+def test_a_name_that_waits_with_its_addresses_is_given_to_no_other_lattice() -> None:
+    world = kept(after(snapshot(claim())))
+    (piece,) = world.slices["shop"]
+    younger = replace(world, claims=(claim(lattice="west/1"),), awaited=(piece,), unknown=frozenset({"east/1"}))
+    create, *others = decide(younger)
+    assert isinstance(create, CreateService)
+    assert create.mirror.name == names.second_service_name("shop", "west/1")
+    assert not any(isinstance(one, DeleteSlice) for one in others)
+
+
+def test_a_slice_names_no_service_that_is_none_of_the_application() -> None:
+    world = kept(after(snapshot(claim())))
+    (piece,) = world.slices["shop"]
+    create, *_ = decide(replace(world, slices={"victim": (replace(piece, service="victim"),)}))
+    assert isinstance(create, CreateService)
+    assert create.mirror.name == "shop"
+
+
+@pytest.mark.parametrize("text", ["{", '{"application":"shop","lattice":"east/1","uid":"former","spec":{}}'])
+def test_an_uninstallation_leaves_endpoints_to_a_service_whatever_stands_on_its_slice(text: str) -> None:
+    had = after(snapshot(claim()))
+    (piece,) = had.slices["shop"]
+    world = replace(had, slices={"shop": (replace(piece, kept=text),)}, let_go=True)
+    assert kinds(decide(world)) == ["WriteSlice"]
 
 
 @pytest.mark.parametrize(
