@@ -149,6 +149,7 @@ def test_what_lets_go_may_list_and_patch_what_has_finalizers_stop_services_and_n
             "services", "endpointslices.discovery.k8s.io", "applications.core.oam.dev",
             "wasmcloudhostconfigs.k8s.wasmcloud.dev", "shims.runtime.spinkube.dev",
         )),
+        ("delete", "endpointslices.discovery.k8s.io", ""),  # OpenShift asks for it where an owner is set
         ("get", "customresourcedefinitions.apiextensions.k8s.io", ""),
         ("get", "apiservices.apiregistration.k8s.io", ""),
         ("list", "deployments.apps", "trellis-system"),

@@ -25,7 +25,7 @@ from trellis import names
 from trellis.config.durations import parse_seconds
 from trellis.config.settings import SettingsError
 from trellis.kube.client import Kube
-from trellis.kube.errors import Conflict, NotFound, PatchTestFailed, TooManyRequests, Unavailable
+from trellis.kube.errors import Conflict, KubeError, NotFound, PatchTestFailed, TooManyRequests, Unavailable
 from trellis.kube.lease import LeaseRecord, read_lease
 from trellis.kube.reader import Selection
 from trellis.kube.resources import DEPLOYMENTS, LEASES, PODS, Manifest
@@ -132,11 +132,17 @@ async def _run(settings: ClientSettings, task: Task, *, dry_run: bool) -> tuple[
         try:
             await _until(task, lambda: _find_other(kube, task, leases, others))
             _leave(rows.values(), *others)
+            refused: list[KubeError] = []
             for guard, place in task.places:
                 if rows[guard].left_to:
                     await _look(kube, guard, place, rows[guard])
-                else:
+                    continue
+                try:
                     await _until(task, functools.partial(_free, kube, guard, place, rows[guard]))
+                except KubeError as error:
+                    refused.append(error)  # what is refused of one kind holds no other
+            if refused:
+                raise refused[0]
         except CommandError as error:
             again = "the services are stopped: run this again, or have helm upgrade bring them back"
             raise CommandError(f"{error}; {again}") from None

@@ -16,7 +16,7 @@ import yaml
 from support.cluster.not_served import define, refuse
 from support.suite.naming import lacking
 from trellis import names
-from trellis.kube.errors import NotFound
+from trellis.kube.errors import Forbidden, NotFound
 from trellis.kube.lease import LeaseRecord, new_lease, taken
 from trellis.kube.resources import (
     ALL,
@@ -36,7 +36,7 @@ from trellis_cli.common.errors import CommandError
 from trellis_cli.common.settings import ClientSettings
 from trellis_cli.let_go import command as let_go
 from trellis_cli.let_go.model import GUARDS, SLICES, Leases, Row, chosen, replicas_of, still_run
-from trellis_dev.fakes.fake import FakeKube
+from trellis_dev.fakes.fake import FakeKube, status_reply
 
 Manifest = dict[str, Any]
 ROOT = Path(__file__).parents[3]
@@ -250,3 +250,17 @@ async def test_a_kind_that_cannot_be_listed_is_not_let_go(*, served: bool) -> No
         await free(kube, guard_of("Shim"), 0.0)
     with pytest.raises((NotServedError, NotFound)):
         await let_go._look(kube, guard_of("Shim"), None, Row(guard_of("Shim")))
+
+
+async def test_what_is_refused_of_one_kind_holds_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    kube = FakeKube()
+    kube.put(SHIMS, {"metadata": {"name": "spin", "finalizers": [names.FINALIZER]}})
+    kube.put(HOST_CONFIGS, made([names.FINALIZER_HOSTS], namespace="default"))
+    kube.answer_next(
+        9,
+        lambda _: status_reply(403, "Forbidden", "no"),
+        when=lambda request: request.method == "PATCH" and HOST_CONFIGS.plural in request.path,
+    )
+    with pytest.raises(Forbidden):
+        await task_done(kube, monkeypatch)
+    assert not kube.objects(SHIMS)[0]["metadata"].get("finalizers")
