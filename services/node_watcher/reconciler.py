@@ -48,6 +48,8 @@ class Reconcile:
             if (current := current_trace()) is not None:
                 self.world.traces[name] = current
             again = await self._apply(snapshot, actions)
+        if (said := self.world.said.get(name)) is not None and said.opted_in:
+            self.world.causes.pop(name, None)  # until that is published, a retry is in the same trace
         if any(isinstance(action, SayFact) and isinstance(action.fact, NodeReady) for action in actions):
             self.world.traces.pop(name, None)  # what happens to the node from now on is another story
         return min((one for one in (again, snapshot.look_in) if one is not None), default=None)
@@ -59,10 +61,13 @@ class Reconcile:
 
         ``observed_ns``: when the watch showed the change, where the run begins a trace.
         """
-        name, cause = f"reconcile node {snapshot.name}", self.world.causes.pop(snapshot.name, None)
+        name, cause = f"reconcile node {snapshot.name}", self.world.causes.get(snapshot.name)
         done = [type(action).__name__ for action in actions]
         attributes = {"k8s.node.name": snapshot.name, "trellis.actions": done}
-        parent = self._trace_of(snapshot)
+        former = self.world.traces.get(snapshot.name)
+        begun = self.telemetry.trace_of(cause) if cause is not None else None
+        again = former is not None and begun is not None and former.trace_id == begun.trace_id
+        parent = begun if again else self._trace_of(snapshot)
         if parent is None and cause is not None:
             return self.telemetry.begin(name, cause, start_ns=observed_ns, attributes=attributes)
         parent = parent or trace

@@ -8,6 +8,7 @@ what follows from it for a node. Filled by ``watches`` and their informers; read
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from provisioner.domain.begun import Begun
@@ -49,6 +50,7 @@ from trellis.provisioning.views import (
     Wish,
     installed_on,
     last_proved,
+    opting_in,
     spec_digest,
     wish_of,
 )
@@ -239,6 +241,17 @@ class Known:
         """Say whether Shims cannot be listed although a Node, a Job or the ledger names one."""
         entries = self.ledger.entries.values() if self.ledger and not self.marks.known() else ()
         return self.marks.unknown or any(name != KWASM for entry in entries for name in entry.shims)
+
+    def opted_in(self, former: NodeView | None, node: NodeView, trace_of: Callable[[str], TraceContext]) -> None:
+        """Note the trace that a change of a node begins, if it does; what is proved there ends it.
+
+        A node that is listed with marks was opted in before: nobody records the first span of a trace of its own.
+        """
+        cause = opting_in(former, node)
+        if cause is not None and not (former is None and node.bears_marks):
+            self.traces[node.uid] = trace_of(cause)
+        elif node.marked_digest is not None and (former is None or former.marked_digest is None):
+            self.traces.pop(node.uid, None)
 
     def take_trace(self, uid: str, trace: TraceContext | None) -> None:
         """Note the trace that a node's opting in began, as the bus tells it: the watch may have shown the same one."""

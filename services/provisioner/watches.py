@@ -15,7 +15,7 @@ from provisioner.pod_refusals import PodRefusal
 from trellis.kube.informer import Change
 from trellis.provisioning.other_controllers import Controller, in_charge
 from trellis.provisioning.shims import ShimView
-from trellis.provisioning.views import JobView, NodeView, opting_in
+from trellis.provisioning.views import JobView, NodeView
 from trellis.telemetry import TraceContext, get_logger
 
 Wake = Callable[[str], None]
@@ -39,8 +39,8 @@ def on_node(known: Known, wake: Wake, trace_of: Callable[[str], TraceContext]) -
             known.begun.end(change.old.uid)
         if change.new is not None and change.new.skip is None:
             known.told_skipped.pop(change.new.uid, None)
-        if change.new is not None and (cause := opting_in(change.old, change.new)) is not None:
-            known.traces[change.new.uid] = trace_of(cause)
+        if change.new is not None:
+            known.opted_in(change.old, change.new, trace_of)
         wake(change.key)
 
     return handle

@@ -79,7 +79,7 @@ class Telemetry:
         The position in it is its first span, which one service records (:meth:`begin`); all others are below it.
         """
         ids = ids_of(cause)
-        sampled = self._provider.sampler.should_sample(None, ids.trace, "").decision is Decision.RECORD_AND_SAMPLE
+        sampled = self._provider.sampler.should_sample(Context(), ids.trace, "").decision is Decision.RECORD_AND_SAMPLE
         flags = TraceFlags.RANDOM_TRACE_ID | (TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
         return TraceContext(f"00-{ids.trace:032x}-{ids.span:016x}-{flags:02x}")
 

@@ -19,6 +19,7 @@ from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.shim_marks import ShimMarks
 from trellis.provisioning.targets import target_of
 from trellis.provisioning.views import KWASM, NodeView, Target, encode_digests
+from trellis.telemetry import TraceContext
 from trellis_dev.fakes.fake import FakeKube
 from trellis_dev.testing.builders import a_node, a_shim, proved
 
@@ -144,3 +145,23 @@ def test_nothing_is_planned_while_a_slot_names_shims_that_cannot_be_listed(
 
 class AwayBus:
     connected = asyncio.Event()
+
+
+def test_a_trace_begins_with_an_opting_in_and_ends_with_what_is_proved() -> None:
+    known = Known(FakeKube(), Settings(), {}, {})
+    plain = a_node(resource_version="5")
+    node = replace(plain, opt_in="true", resource_version="6")
+
+    def trace_of(cause: str) -> TraceContext:
+        return TraceContext(f"00-{cause}-1-01")
+
+    known.opted_in(plain, node, trace_of)
+    assert known.traces[node.uid] == trace_of(f"{node.uid}/6")
+    known.opted_in(node, replace(node, labels=(("a", "b"),)), trace_of)
+    assert node.uid in known.traces
+    done = proved(node)
+    known.opted_in(node, done, trace_of)
+    assert known.traces == {}, "what happens to it from now on is another trace"
+    known.opted_in(None, done, trace_of)
+    known.opted_in(None, replace(node, failure="x", marked_uid=node.uid), trace_of)
+    assert known.traces == {}, "it was opted in before this process began"
