@@ -61,10 +61,10 @@ def test_one_that_stays_under_another_finalizer_was_let_go_all_the_same(cache: C
     assert cache.progress(KEY) == Progress(removed=deleting)
 
 
-@pytest.mark.parametrize("stays", ["has it again", "the write was refused"])
-def test_an_object_that_stayed_after_all_may_be_let_go_later(cache: Cache, stays: str) -> None:
+@pytest.mark.parametrize("refused", [False, True], ids=["it has our finalizer again", "the write was refused"])
+def test_an_object_that_stayed_after_all_may_be_let_go_later(cache: Cache, *, refused: bool) -> None:
     cache.releasing(VIEW.uid)
-    if stays == "has it again":
+    if not refused:
         without = replace(VIEW, object=replace(VIEW.object, finalizer=False))
         cache.application_changed(changed(VIEW, without))
         cache.application_changed(changed(without, VIEW))
