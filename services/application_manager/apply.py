@@ -290,7 +290,7 @@ class Effects:
         until = time.monotonic() + self.timings.awaited
         self.cache.advance(key, lambda progress: progress.acknowledged(action, until))
         _log.info("wadm was asked", application=str(key), action=type(action).__name__, reason=action.said.reason.value)
-        if isinstance(action, Put) and action.said.reason is Reason.RESTORED:  # whoever deleted it with wash is to know
+        if isinstance(action, Put) and action.said.reason is Reason.RESTORED:  # for the user who deleted it with wash
             await self.event(_view(snapshot), Reason.RESTORED.value, f"put again: {action.said.message}")
 
     async def _without_version(self, view: ApplicationView) -> None:

@@ -50,7 +50,7 @@ def compare(snapshot: Snapshot) -> Decision:
     if found.deleting:
         return _deleting(snapshot, found)
     if snapshot.standing is Standing.NO_LATTICE:
-        return wait(Reason.NO_LATTICE, "no group of hosts in this namespace has this application's lattice")
+        return wait(Reason.NO_LATTICE, "no host group in this namespace has this application's lattice")
     if snapshot.wadm is Absence.AWAY:
         return wait(Reason.WADM_AWAY, "wadm does not answer: what is known of the application may be old")
     if snapshot.standing is Standing.OTHERS:
@@ -176,7 +176,7 @@ def _list_again(found: Object, model: Model) -> Decision:
 
 
 def _push(found: Object, model: Model | None, changed: bool, lost: str = NOT_PROVED) -> Decision:
-    """Give wadm what Kubernetes has; ``changed``: because somebody changed it there, and not because it was lost."""
+    """Give wadm what Kubernetes has; ``changed``: because a user changed it there, and not because it was lost."""
     version = version_of(found.version, found.digest, model)
     reason = Reason.APPLIED if changed else Reason.RESTORED
     why = "it was applied in Kubernetes" if changed else lost

@@ -59,4 +59,4 @@ def why_none(groups: Iterable[GroupView], label: str, shown: str) -> str:
         return f"there is no group of hosts{of} in this namespace: create a WasmCloudHostConfig"
     if not wanted:
         return f"its namespace has hosts of {', '.join(names)}: say by label trellis.dev/lattice which one is meant"
-    return f"no group of hosts in this namespace is of lattice {wanted}: it has {', '.join(names)}"
+    return f"no host group in this namespace is of lattice {wanted}: it has {', '.join(names)}"

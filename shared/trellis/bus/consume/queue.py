@@ -4,8 +4,8 @@ In: keys, each with the acknowledgement of the message that named it. Out: runs,
 Called by handlers, informers and timers of a service. It knows nothing of NATS or Kubernetes.
 Invariants, as in client-go's workqueue: a key added while it runs runs again, unless that run then looks again itself
 (``take_back``); a key is never in two runs; nothing that was added is forgotten. A message is acknowledged only after a
-run of its key that started after the message came. Failing keys, however many, do not hold up healthy ones: see
-``lanes``.
+run of its key that started after the message came, or after a watch had shown what it says (``cover``). Failing keys,
+however many, do not hold up healthy ones: see ``lanes``.
 """
 
 from __future__ import annotations
