@@ -60,6 +60,7 @@ async def test_an_application_that_wadm_stores_and_does_not_list_is_listed_again
         assert image_of(again) == "file:///none-1.wasm"
 
 
+@pytest.mark.thorough
 async def test_what_was_put_deployed_and_undeployed_with_wash_while_nobody_looked_is_shown(
     kept: KeptWorld, wadm: Wadm
 ) -> None:

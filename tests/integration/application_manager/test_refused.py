@@ -73,6 +73,7 @@ async def test_what_wadm_refuses_to_put_and_to_deploy_is_told_and_goes_on_once_i
             assert "Rejected" not in kept.said(name)
 
 
+@pytest.mark.thorough
 async def test_what_wadm_does_not_undeploy_or_delete_stays_until_it_does(
     kept: KeptWorld, stand_in: WadmStandIn
 ) -> None:

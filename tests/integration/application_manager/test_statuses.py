@@ -42,6 +42,7 @@ async def test_the_largest_status_has_room_beside_the_largest_manifest(kept: Kep
         assert "scalersLeftOut" not in found["status"]
 
 
+@pytest.mark.thorough
 async def test_another_version_is_not_ready_with_what_was_said_of_the_one_before(
     kept: KeptWorld, stand_in: WadmStandIn
 ) -> None:
@@ -65,6 +66,7 @@ async def test_another_version_is_not_ready_with_what_was_said_of_the_one_before
         assert kept.said("web")["Ready"] == ("True", "Deployed")
 
 
+@pytest.mark.thorough
 async def test_what_wadm_said_of_a_deleted_application_is_not_told_of_the_next_of_its_name(
     kept: KeptWorld, stand_in: WadmStandIn
 ) -> None:

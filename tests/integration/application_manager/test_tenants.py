@@ -57,6 +57,7 @@ class TestFromWadmsAccount(OfATenant):
             yield made
 
 
+@pytest.mark.thorough
 class TestFromATenantsAccount(OfATenant):
     """Wadm is asked, and says nothing by itself."""
 

@@ -11,6 +11,7 @@ from support.cluster.validating_policies import refusing, rule
 from support.lattices.host_world import PATIENCE
 from support.lattices.real_lattice import Wadm, application, wasm_component
 from support.nodes.fleet import Manifest, eventually
+from support.suite.tiers import first_of
 from support.wadm.kept import KeptWorld, spec
 from trellis import names
 from trellis.kube.resources import APPLICATIONS
@@ -47,7 +48,7 @@ async def refusing_applications(
         yield
 
 
-@pytest.mark.parametrize("reason", ["Invalid", "Forbidden"])
+@pytest.mark.parametrize("reason", first_of(["Invalid", "Forbidden"]))
 async def test_an_application_of_wadms_that_is_refused_is_reported_on_its_group_and_shown_once_it_is_permitted(
     kept: KeptWorld, wadm: Wadm, reason: str
 ) -> None:
@@ -61,7 +62,7 @@ async def test_an_application_of_wadms_that_is_refused_is_reported_on_its_group_
         await eventually(lambda: not noted(service, WORDS), "readiness names it no more", seconds=SECONDS)
 
 
-@pytest.mark.parametrize("reason", ["Invalid", "Forbidden"])
+@pytest.mark.parametrize("reason", first_of(["Invalid", "Forbidden"]))
 async def test_an_application_that_cannot_be_changed_reports_why_until_it_can(kept: KeptWorld, reason: str) -> None:
     kept.group()
     kept.apply("probe", spec())
@@ -81,6 +82,7 @@ async def test_an_application_that_cannot_be_changed_reports_why_until_it_can(ke
         await eventually(lambda: not noted(service, WORDS), "readiness names it no more", seconds=SECONDS)
 
 
+@pytest.mark.thorough
 async def test_a_status_that_a_policy_refuses_is_in_readiness(kept: KeptWorld) -> None:
     kept.group()
     kept.apply("probe", spec())

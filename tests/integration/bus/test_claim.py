@@ -106,6 +106,7 @@ async def test_the_second_cluster_is_kept_out_says_why_and_leaves_the_first_alon
     connecting.cancel()
 
 
+@pytest.mark.thorough
 async def test_the_name_is_kept_for_as_long_as_its_cluster_is_there_and_free_some_time_after(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:

@@ -17,6 +17,7 @@ from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 
 from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
+from support.suite.tiers import first_of
 from trellis.bus.bus import Bus, BusTimings
 from trellis.bus.timings import ConnectionTimings
 from trellis.events.subjects import STREAM_EVENTS
@@ -68,7 +69,7 @@ async def test_a_loop_that_ended_is_begun_anew_and_what_was_said_meanwhile_is_he
     assert buses.healths[0].liveness().ok
 
 
-@pytest.mark.parametrize("deaf", [pytest.param(hang, id="hangs"), pytest.param(swallow, id="hears nothing")])
+@pytest.mark.parametrize("deaf", first_of([hang, swallow]), ids=["hangs", "hears nothing"])
 async def test_deafness_that_mending_does_not_help_asks_for_a_restart_and_silence_does_not(
     buses: Buses, jetstream: JetStreamContext, monkeypatch: pytest.MonkeyPatch, deaf: object
 ) -> None:

@@ -103,6 +103,7 @@ async def test_a_program_with_a_durable_consumer_hears_the_past_once_and_what_wa
     await jetstream.delete_consumer(STREAM_EVENTS, DURABLES[language])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_a_program_with_a_durable_consumer_ends_when_the_stream_is_made_anew(
     program: Program, said: Callable[[], Awaitable[str]], jetstream: JetStreamContext, language: str

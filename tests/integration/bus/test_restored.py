@@ -124,6 +124,7 @@ async def test_everything_is_listed_and_heard_again_after_a_restore(world: Resto
     assert all(health.readiness().ok for health in world.buses.healths)
 
 
+@pytest.mark.thorough
 async def test_an_acknowledgement_from_before_a_restore_reaches_nobody(world: Restorable) -> None:
     watcher, consumer = await world.begin()
     await say(watcher, 3)

@@ -154,6 +154,7 @@ async def test_a_reader_that_lags_far_behind_gets_each_fact_once(buses: Buses, j
         assert reader.deliveries == 1
 
 
+@pytest.mark.thorough
 async def test_what_the_client_drops_as_too_slow_a_consumer_comes_again_and_is_nobodys_failure(
     buses: Buses, jetstream: JetStreamContext
 ) -> None:

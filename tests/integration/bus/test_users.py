@@ -21,6 +21,7 @@ from nats.js.errors import APIError, NotFoundError
 from support.nats.buses import QUICK, Buses, Listener, eventually, eventually_async, opted_out
 from support.nats.nats_users import NatsUsers
 from support.suite.settling import settle
+from support.suite.tiers import first_of
 from trellis.bus.accounts.naming import CLAIM_STREAM, LAST_FACTS, consumer_name, inbox_prefix
 from trellis.bus.accounts.permissions import OUTSIDE, PEOPLE, PEOPLE_INBOX
 from trellis.bus.bus import Bus, BusTimings, BusUnavailable, NotAllowed
@@ -158,7 +159,7 @@ async def test_saying_another_services_fact_is_refused_at_once_and_the_message_n
 
 @pytest.mark.parametrize(
     "taken",
-    ["trellis.evt.c1.node.opted_out.", "$JS.API.CONSUMER.MSG.NEXT.TRELLIS_EVENTS.provisioner-nodes-c1"],
+    first_of(["trellis.evt.c1.node.opted_out.", "$JS.API.CONSUMER.MSG.NEXT.TRELLIS_EVENTS.provisioner-nodes-c1"]),
     ids=["to say", "to hear"],
 )
 async def test_a_permission_that_is_taken_away_is_told_once_and_given_back_nothing_is_lost(

@@ -13,6 +13,7 @@ import pytest
 
 from support.nats.buses import Buses, Listener, eventually_async, opted_out
 from support.nats.nats_users import NatsUsers
+from support.suite.tiers import first_of
 from support.suite.typed import Done, typed
 from trellis.bus.accounts.permissions import OUTSIDE, PEOPLE, PEOPLE_INBOX
 from trellis.bus.connection.connection import REFUSED
@@ -74,7 +75,7 @@ async def test_people_read_facts_and_read_replay_and_remove_dead_letters(told: T
     assert again.returncode == 0, again.stderr
 
 
-@pytest.mark.parametrize("user", [OUTSIDE, "node_watcher.c1", None])
+@pytest.mark.parametrize("user", first_of([OUTSIDE, "node_watcher.c1", None]))
 async def test_whoever_is_not_people_is_told_what_lacks(told: Told, user: str | None) -> None:
     lacks = r'subscribe .*"\S+"' if user else REFUSED
     for command in (("dead", "list"), ("dead", "replay", "1"), ("events", "replay")):

@@ -79,6 +79,7 @@ def installation(cluster: ClusterInfo, cluster_api: Api, shim: Shim) -> Iterator
         helm("uninstall", RELEASE, "--namespace", SYSTEM, "--ignore-not-found", "--no-hooks", kubeconfig=kubeconfig)
 
 
+@pytest.mark.thorough
 async def test_all_that_is_well_is_and_the_sick_one_is_named(
     cluster: ClusterInfo, cluster_api: Api, installation: Installation, tmp_path: Path
 ) -> None:

@@ -102,6 +102,7 @@ async def complete(world: World) -> bool:
     return set((await world.copies()).values()) == {3}
 
 
+@pytest.mark.thorough
 async def test_services_make_every_stream_with_a_copy_on_each_server(world: World) -> None:
     await eventually_async(lambda: complete(world), PATIENCE)
     info = await world.people.jetstream().consumer_info(STREAM_EVENTS, f"provisioner-nodes-{CLUSTER}")

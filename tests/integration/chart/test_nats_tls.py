@@ -67,6 +67,7 @@ async def test_a_server_of_another_authority_is_not_believed(servers: ChartServe
             await dial(servers.url("people", servers.pods[0]), "test", credentials)
 
 
+@pytest.mark.thorough
 async def test_a_server_without_tls_learns_no_password(nats_server: NatsServer, authority: Path) -> None:
     """As somebody between the service and the server would be, who says that there is no TLS."""
     with pytest.raises(BusUnavailable, match="TRELLIS_NATS_CA_FILE"):

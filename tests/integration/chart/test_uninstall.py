@@ -253,6 +253,7 @@ async def test_what_nobody_looks_after_any_more_is_let_go_too(leaving: Leaving) 
     await eventually(lambda: leaving.finalizers() == {}, "all are gone", seconds=PATIENCE)
 
 
+@pytest.mark.thorough
 async def test_a_dry_run_writes_nothing_and_a_service_of_somebody_else_is_left_alone(leaving: Leaving) -> None:
     leaving.apply()
     leaving.service(ours=False)

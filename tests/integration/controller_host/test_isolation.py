@@ -98,6 +98,7 @@ async def test_what_its_account_may_not_see_does_not_reach_a_guest(host: Host, t
         assert host.metric("trellis_controller_call_seconds_count") >= 1
 
 
+@pytest.mark.thorough
 async def test_what_the_platform_does_not_let_be_watched_is_said(host: Host, tenant: Tenant) -> None:
     tenant.account("wide", CONFIG_MAPS)
     tenant.module("wide", guest("good"))

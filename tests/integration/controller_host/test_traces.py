@@ -100,6 +100,7 @@ async def test_a_trace_leads_from_the_change_over_the_wake_to_what_was_written(
     assert CONTENT not in repr(receiver.spans)
 
 
+@pytest.mark.thorough
 @pytest.mark.cluster
 @pytest.mark.nats
 async def test_a_guest_is_told_its_span_and_nothing_that_it_reads_or_says_is_in_one(

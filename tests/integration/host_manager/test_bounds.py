@@ -50,6 +50,7 @@ async def test_a_changed_secret_rolls_no_more_hosts_at_a_time_than_a_drain_takes
         await hosts.settled("group")
 
 
+@pytest.mark.thorough
 async def test_a_host_on_each_node_has_no_budget_and_can_be_evicted(hosts: HostWorld) -> None:
     async with hosts.service():
         hosts.create("group", schedulingOptions={"daemonset": True})

@@ -10,6 +10,7 @@ import pytest
 from support.cluster.exclusion import place
 from support.lattices.host_world import CHILDREN, PATIENCE, HostWorld
 from support.nodes.fleet import eventually, is_ours
+from support.suite.tiers import first_of
 from trellis import names
 from trellis.kube.resources import BUDGETS, CONFIGMAPS, DEPLOYMENTS, EVENTS, HOST_CONFIGS, PODS
 from trellis.runtime.run import LedService
@@ -122,7 +123,7 @@ def of_another(hosts: HostWorld, kind: str, name: str) -> dict[str, Any]:
     return made
 
 
-@pytest.mark.parametrize("kind", ["ConfigMap", "ServiceAccount", "Deployment", "Service", "RoleBinding"])
+@pytest.mark.parametrize("kind", first_of(["Deployment", "ConfigMap", "ServiceAccount", "Service", "RoleBinding"]))
 async def test_what_another_controls_is_left_alone_and_no_hosts_are_made_beside_it(hosts: HostWorld, kind: str) -> None:
     theirs = of_another(hosts, kind, "group")
     async with hosts.service():
@@ -141,6 +142,7 @@ async def test_what_another_controls_is_left_alone_and_no_hosts_are_made_beside_
     assert "WriteRefused" not in told, "a refusal that was reckoned with is no news"
 
 
+@pytest.mark.thorough
 async def test_pods_labelled_as_before_0_5_1_are_seen(hosts: HostWorld) -> None:
     async with hosts.service():
         hosts.create("group", hostReplicas=0)

@@ -128,6 +128,7 @@ async def test_groups_deleted_together_share_what_the_circuit_breaker_permits(ho
         assert len(before & running(hosts, TWO)) >= len(before) - ALLOWED
 
 
+@pytest.mark.thorough
 async def test_one_group_deleted_by_itself_goes_with_all_of_its_hosts(hosts: HostWorld) -> None:
     async with hosts.service():
         await running_groups(hosts, ONE)

@@ -23,6 +23,7 @@ def owners(hosts: HostWorld) -> dict[str, str]:
     return {kind: child["metadata"]["ownerReferences"][0]["uid"] for kind, child in found.items() if child}
 
 
+@pytest.mark.thorough
 async def test_what_the_collector_forgot_of_a_former_group_of_the_name_goes(hosts: HostWorld) -> None:
     """It takes the group for the former one if its watch was broken meanwhile; here it sees nothing at all."""
     [info] = localcluster.status(hosts.fleet.info.name)

@@ -16,6 +16,7 @@ import pytest
 from support.lattices.host_world import PATIENCE, HostWorld
 from support.nodes.fleet import eventually
 from support.suite.settling import settle
+from support.suite.tiers import first_of
 from trellis.kube.resources import CONFIGMAPS, HOST_CONFIGS
 from trellis_dev.localcluster.certs import KUBELET_CLIENT, write_pki
 from trellis_dev.localcluster.nats import NatsServer
@@ -130,8 +131,8 @@ async def condition(hosts: HostWorld, kind: str, reason: str) -> str:
 
 @pytest.mark.parametrize(
     ("verify", "clients"),
-    [(False, False), (True, False), (True, True)],
-    ids=["private authority", "and a certificate of the leaf's own", "and of clients"],
+    first_of([pytest.param(True, False), pytest.param(False, False), pytest.param(True, True)]),
+    ids=["and a certificate of the leaf's own", "private authority", "and of clients"],
 )
 async def test_a_leaf_comes_in_by_tls_and_we_too(
     hosts: HostWorld, tmp_path: Path, *, verify: bool, clients: bool
@@ -176,6 +177,7 @@ async def test_another_authority_keeps_the_leaf_out_and_the_status_says_so(
         await condition(hosts, "ApplicationsKnown", "WadmAway")
 
 
+@pytest.mark.thorough
 async def test_a_server_that_wants_a_certificate_keeps_out_a_leaf_without_one(hosts: HostWorld, tmp_path: Path) -> None:
     with _hub(tmp_path, verify=True) as hub:
         secret = hub.secret()

@@ -94,6 +94,7 @@ async def test_pods_of_a_daemon_set_that_a_quota_refused_run_soon_after_it(runni
     assert len(running.pods("group")) >= 2
 
 
+@pytest.mark.thorough
 async def test_an_image_that_cannot_be_had_is_told_with_the_kubelets_words(running: HostWorld) -> None:
     running.create("group")
     await running.settled("group")
@@ -145,6 +146,7 @@ async def test_a_host_that_crashes_is_told_with_how_it_ended_and_the_last_line_o
         assert set(asked) == {f"/containerLogs/{running.namespace}/{name}/wasmcloud-host"}
 
 
+@pytest.mark.thorough
 async def test_a_crash_is_told_without_a_log_too(running: HostWorld) -> None:
     running.create("group")
     await running.settled("group")

@@ -73,6 +73,7 @@ async def test_a_deployment_that_a_policy_refuses_is_reported_and_written_once_i
         await recovered(hosts, service, WORDS)
 
 
+@pytest.mark.thorough
 async def test_a_webhook_that_cannot_be_called_is_reported_in_the_api_servers_words(hosts: HostWorld) -> None:
     name = f"away-{hosts.fleet.id}"
     webhook = {
@@ -97,6 +98,7 @@ async def test_a_webhook_that_cannot_be_called_is_reported_in_the_api_servers_wo
         await recovered(hosts, service, "failed calling webhook")
 
 
+@pytest.mark.thorough
 async def test_a_status_that_a_policy_refuses_is_in_readiness(hosts: HostWorld) -> None:
     hosts.create("group")
     path = f"{HOST_CONFIGS.path(hosts.namespace, 'group', 'status')}?dryRun=All"

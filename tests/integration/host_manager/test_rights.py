@@ -191,6 +191,7 @@ async def test_what_is_missing_is_named_and_the_rest_goes_on(hosts: HostWorld, a
         hosts.api.call("DELETE", f"/api/v1/namespaces/{other}")
 
 
+@pytest.mark.thorough
 async def test_without_any_right_it_waits_and_begins_once_it_has_them(hosts: HostWorld, account: Granted) -> None:
     account.apply([one for one in manifests(CONFINED) if one["kind"] == "ServiceAccount"])
     async with hosts.service(**confined(hosts, account)) as service:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support.cluster.definitions import OURS, ensure_served
 from support.cluster.kube_world import MANAGER, eventually
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.crds.shim import Shim
@@ -16,6 +17,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import Invalid, NotFound
 from trellis.kube.resources import DEFINITIONS, SHIMS, Manifest
 from trellis.provisioning.views import KWASM
+from trellis_dev.localcluster.api import Api
 
 pytestmark = pytest.mark.cluster
 
@@ -63,11 +65,11 @@ def shim(spec: dict[str, Any], **changes: Any) -> Manifest:
 
 
 @pytest.fixture
-async def defined(kube: Kube) -> Kube:
-    """The connection, once the API server serves our kinds."""
-    for kind in KINDS:
-        await kube.apply(DEFINITIONS, make_definition(kind), field_manager=MANAGER, create_if_missing=True)
-        await eventually(lambda name=kind.name: _established(kube, name), f"{kind.name} is served")
+async def defined(kube: Kube, cluster_api: Api) -> Kube:
+    """The connection, once the API server serves our kinds and has nothing against their schemas."""
+    ensure_served(cluster_api, *OURS)
+    for kind in OURS:
+        await eventually(lambda name=kind.definition: _established(kube, name), f"{kind.definition} is served")
     return kube
 
 

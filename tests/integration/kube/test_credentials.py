@@ -80,6 +80,7 @@ async def test_a_revoked_token_is_read_again_by_calls_and_watches(
         await until(lambda: mine.health.readiness().ok, "ready again")
 
 
+@pytest.mark.thorough
 async def test_a_write_meets_the_new_token_at_its_second_try(
     connect: Connect, account: Account, namespace: str
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from support.cluster.kube_world import Watched, configmap, until
 from support.suite.tcp_proxy import TcpProxy
+from support.suite.tiers import first_of
 from trellis.kube.client import Kube
 from trellis.kube.resources import CONFIGMAPS
 from trellis.kube.timings import ConnectionTimings, KubeTimings
@@ -57,7 +58,7 @@ def finish_server_whose_answer_is_lost(proxy: TcpProxy) -> None:
 WAYS = [forget, reset, finish_clients, finish_server, finish_server_whose_answer_is_lost]
 
 
-@pytest.mark.parametrize("drop", WAYS)
+@pytest.mark.parametrize("drop", first_of(WAYS, 2))
 async def test_a_watch_whose_connection_is_dropped_shows_what_happened(
     kube: Kube, proxied: Kube, proxy: TcpProxy, namespace: str, drop: Callable[[TcpProxy], None]
 ) -> None:
@@ -71,7 +72,7 @@ async def test_a_watch_whose_connection_is_dropped_shows_what_happened(
         assert proxied.health.liveness().ok
 
 
-@pytest.mark.parametrize("drop", WAYS)
+@pytest.mark.parametrize("drop", first_of(WAYS, 2))
 async def test_the_first_request_after_idling_works(
     proxied: Kube,
     proxy: TcpProxy,

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import http
 import re
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from support.cluster.definitions import ensure_served
 from support.examples.folders import manifest
-from trellis.crds.kinds import KINDS, make_definition
 from trellis.crds.secret_grants import SecretGrant
 from trellis.kube.resources import DEFINITIONS, SECRET_GRANTS
 from trellis_dev.localcluster.api import Api
@@ -73,13 +72,7 @@ BAD: dict[str, tuple[Any, str]] = {
 
 @pytest.fixture(scope="module")
 def api(cluster_api: Api) -> Api:
-    kind = next(kind for kind in KINDS if kind.model is SecretGrant)
-    status, answer = cluster_api.call("POST", DEFINITIONS.path(), make_definition(kind))
-    assert status in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer
-    deadline = time.monotonic() + 60
-    while not cluster_api.ok(SECRET_GRANTS.path()):
-        assert time.monotonic() < deadline, "the kind is not served"
-        time.sleep(0.05)
+    ensure_served(cluster_api, SECRET_GRANTS)
     return cluster_api
 
 

@@ -6,14 +6,13 @@ Objects are sent by server-side dry run.
 from __future__ import annotations
 
 import http
-import time
 from typing import Any
 
 import pytest
 
-from trellis.crds.kinds import KINDS, make_definition
+from support.cluster.definitions import ensure_served
 from trellis.crds.wasm_controllers import WasmController
-from trellis.kube.resources import DEFINITIONS, WASM_CONTROLLERS
+from trellis.kube.resources import WASM_CONTROLLERS
 from trellis_dev.localcluster.api import Api
 
 pytestmark = pytest.mark.cluster
@@ -141,13 +140,7 @@ BAD: dict[str, tuple[Any, str]] = {
 
 @pytest.fixture(scope="module")
 def api(cluster_api: Api) -> Api:
-    kind = next(kind for kind in KINDS if kind.model is WasmController)
-    status, answer = cluster_api.call("POST", DEFINITIONS.path(), make_definition(kind))
-    assert status in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer
-    deadline = time.monotonic() + 60
-    while not cluster_api.ok(WASM_CONTROLLERS.path()):
-        assert time.monotonic() < deadline, "the kind is not served"
-        time.sleep(0.05)
+    ensure_served(cluster_api, WASM_CONTROLLERS)
     return cluster_api
 
 

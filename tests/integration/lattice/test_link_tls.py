@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives import serialization
 
 from support.nats.buses import eventually
 from support.suite.tcp_proxy import TcpProxy
+from support.suite.tiers import first_of
 from trellis.lattice.connection.address import LatticeAddress, LinkAddress
 from trellis.lattice.connection.lattices import Lattices
 from trellis.lattice.connection.tls import NOT_LET_IN
@@ -144,7 +145,7 @@ def without_key(pki: Path) -> str:
     return (pki / f"{KUBELET_CLIENT}.crt").read_text() + "garbage-that-is-secret\n"
 
 
-@pytest.mark.parametrize("made", [locked, of_another, without_key], ids=lambda made: made.__name__)
+@pytest.mark.parametrize("made", first_of([locked, of_another, without_key]), ids=lambda made: made.__name__)
 async def test_a_certificate_that_cannot_be_used_is_told_and_nobody_is_asked_for_a_password(
     tmp_path: Path, pki: Path, watched: Watched, made: Callable[[Path], str]
 ) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from support.suite.tiers import first_of
 from trellis_dev.localcluster import (
     ClusterInfo,
     LocalClusterError,
@@ -155,7 +156,7 @@ def test_up_of_a_running_cluster_returns_the_same_and_adds_nodes(named: ClusterI
     api.close()
 
 
-@pytest.mark.parametrize("tool", ["nats-server", "kube-apiserver", "etcd"])
+@pytest.mark.parametrize("tool", first_of(["etcd", "nats-server", "kube-apiserver"]))
 def test_a_killed_component_comes_back_on_its_ports_with_its_data(named: ClusterInfo, tool: str) -> None:
     before = named.pids[tool] if tool in status(named.name)[0].pids else None
     kill(named.name, tool)

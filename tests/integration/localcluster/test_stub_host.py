@@ -51,6 +51,7 @@ class TestStubHost(HostBehaviour):
             yield start
 
 
+@pytest.mark.thorough
 class TestStubHostAsAProgram(HostBehaviour):
     """Started as a pod's container is: by environment variables."""
 

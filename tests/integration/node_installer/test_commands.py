@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from node_installer.domain.presets import PRESETS
+from support.suite.tiers import first_of
 from trellis.installer_api.result import FailureReason
 from unit.node_installer.world import DATA, a_spec, a_wish
 
@@ -124,7 +125,9 @@ def installer(folder: Path, fixture: str, mounts: str, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("options", "words"), [("ro", "read-only file system"), ("noexec", "noexec")], ids=["read-only", "noexec"]
+    ("options", "words"),
+    first_of([pytest.param("ro", "read-only file system"), pytest.param("noexec", "noexec")]),
+    ids=["read-only", "noexec"],
 )
 def test_a_node_that_no_shim_can_lie_on_is_refused(options: str, words: str, tmp_path: Path) -> None:
     mounts = f"for one in opt var/lib; do mount -t tmpfs -o {options} none $NODE/$one; done"
@@ -136,6 +139,7 @@ def test_a_node_that_no_shim_can_lie_on_is_refused(options: str, words: str, tmp
     assert "/var/lib/trellis" in printed
 
 
+@pytest.mark.thorough
 def test_where_opt_refuses_another_directory_is_used(tmp_path: Path) -> None:
     printed = installer(tmp_path, "containerd-v2", "mount -t tmpfs -o ro none $NODE/opt", "--dry-run")
     assert "/var/lib/trellis/bin/containerd-shim-spin" in printed

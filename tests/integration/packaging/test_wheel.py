@@ -57,6 +57,7 @@ def test_what_is_read_at_run_time_is_inside(wheel: Path) -> None:
     assert data <= inside
 
 
+@pytest.mark.thorough
 def test_the_services_need_only_the_locked_requirements(wheel: Path, tmp_path: Path) -> None:
     """Without the extra ``local`` and the tools of development the services start and say what is wrong."""
     venv = tmp_path / "venv"

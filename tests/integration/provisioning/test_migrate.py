@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from support.cluster.definitions import OURS, ensure_served
 from support.nodes.fleet import Fleet, Manifest, eventually
 from support.nodes.kubelets import kubelets
 from support.nodes.leftovers import as_new, leftover
 from support.nodes.shims import Shim
 from support.suite.typed import Done, bare_environment, typed_meanwhile
 from trellis import names
-from trellis.crds.kinds import KINDS, make_definition
 
 pytestmark = pytest.mark.cluster
 
@@ -95,8 +95,7 @@ class Former:
 @pytest.fixture
 def former(fleet: Fleet, namespace: str) -> Iterator[Former]:
     """The leftovers of one test, the Shim's kind defined."""
-    for kind in KINDS:
-        fleet.api.call("POST", DEFINITIONS, make_definition(kind))
+    ensure_served(fleet.api, *OURS)
     made = Former(fleet, namespace)
     yield made
     fleet.api.call("PATCH", f"{SHIMS}/{made.shim}", {"metadata": {"finalizers": None}})

@@ -11,6 +11,7 @@ from support.cluster.mutating_policies import mutating, put, remove
 from support.nodes.fleet import Fleet, Manifest, eventually
 from support.nodes.kubelets import kubelets
 from support.nodes.shims import Shim
+from support.suite.tiers import first_of
 from trellis import names
 from trellis.provisioning.reasons import Reason
 
@@ -34,7 +35,7 @@ async def test_a_policy_that_sets_managed_by_hides_no_job(fleet: Fleet) -> None:
         assert not any(Reason.JOB_CHANGED.value in fleet.events(node) for node in nodes)
 
 
-@pytest.mark.parametrize("what", [Changed.MARKS, Changed.NODE])
+@pytest.mark.parametrize("what", first_of([Changed.MARKS, Changed.NODE]))
 async def test_a_job_that_admission_makes_useless_is_deleted_and_reported(fleet: Fleet, what: Changed) -> None:
     [other] = fleet.add("node", opted_in=False)
     mutation = {
@@ -51,6 +52,7 @@ async def test_a_job_that_admission_makes_useless_is_deleted_and_reported(fleet:
         await fleet.quiet()
 
 
+@pytest.mark.thorough
 async def test_what_admission_changes_besides_is_reported_and_the_node_provisioned(fleet: Fleet) -> None:
     [node] = fleet.add("node")
     mirror = put(f'"{POD}/containers/0/image"', '"mirror.example.com/installer:1"')

@@ -42,6 +42,7 @@ async def test_annotated_nodes_are_provisioned_and_nothing_is_left_behind(fleet:
             assert said[-1] == "node.ready"
 
 
+@pytest.mark.thorough
 async def test_a_node_annotated_while_the_services_run_is_provisioned(fleet: Fleet) -> None:
     [name] = fleet.add("node", opted_in=False)
     async with fleet.services():
@@ -59,6 +60,7 @@ async def test_every_linux_node_is_provisioned_if_asked_except_those_that_say_fa
         assert not fleet.provisioned(f"out-{fleet.id}")
 
 
+@pytest.mark.thorough
 async def test_a_node_with_a_name_of_253_characters(fleet: Fleet) -> None:
     name = ".".join([fleet.id + "a" * 50] * 4) + "." + "z" * 13
     assert len(name) == 253
@@ -69,6 +71,7 @@ async def test_a_node_with_a_name_of_253_characters(fleet: Fleet) -> None:
         await fleet.quiet()
 
 
+@pytest.mark.thorough
 async def test_another_value_of_the_annotation_is_answered_on_the_node(fleet: Fleet) -> None:
     name = f"node-{fleet.id}"
     fleet.add_named(name, annotation="yes please")
@@ -92,6 +95,7 @@ async def test_a_failing_node_shows_the_installers_last_words_and_is_tried_again
         )
 
 
+@pytest.mark.thorough
 async def test_a_node_that_fails_once_is_ready_after_the_second_attempt(fleet: Fleet) -> None:
     [flaky] = fleet.add("flaky")
     async with fleet.services():
@@ -132,6 +136,7 @@ def _halted(write: dict[str, object], fleet: Fleet) -> bool:
     return names.ANNOTATION_HALTED in (found["metadata"].get("annotations") or {})
 
 
+@pytest.mark.thorough
 async def test_a_known_handler_must_show_on_the_node(fleet: Fleet) -> None:
     [name] = fleet.add("node")
     async with fleet.services(handler="spin", verify_timeout=60):
@@ -144,6 +149,7 @@ async def test_a_known_handler_must_show_on_the_node(fleet: Fleet) -> None:
         assert fleet.annotations(name)[names.ANNOTATION_VERIFIED] == "handler"
 
 
+@pytest.mark.thorough
 async def test_a_handler_that_never_shows_is_a_failure_that_names_it(fleet: Fleet) -> None:
     [name] = fleet.add("node")
     async with fleet.services(handler="spin", verify_timeout=1):
@@ -153,6 +159,7 @@ async def test_a_handler_that_never_shows_is_a_failure_that_names_it(fleet: Flee
         assert not fleet.provisioned(name)
 
 
+@pytest.mark.thorough
 async def test_an_image_that_cannot_be_pulled_shows_before_the_deadline(fleet: Fleet) -> None:
     [name] = fleet.add("nopull")
     async with fleet.services(inspect_after=1):
@@ -279,6 +286,7 @@ async def test_the_pod_of_a_former_node_proves_nothing_and_has_no_second_install
         assert fleet.annotations(name)[names.ANNOTATION_NODE_UID] == uid
 
 
+@pytest.mark.thorough
 async def test_a_deleted_node_frees_its_slot(fleet: Fleet) -> None:
     async with fleet.services(max_unavailable="1"):
         await fleet.both_listen()
@@ -291,6 +299,7 @@ async def test_a_deleted_node_frees_its_slot(fleet: Fleet) -> None:
         assert "node.gone" in facts
 
 
+@pytest.mark.thorough
 async def test_never_more_nodes_are_in_work_than_the_limit(fleet: Fleet) -> None:
     mark = fleet.mark()
     nodes = fleet.add(*["node"] * 10, *["flaky"] * 2)
@@ -300,6 +309,7 @@ async def test_never_more_nodes_are_in_work_than_the_limit(fleet: Fleet) -> None
     assert 1 <= fleet.most_in_work(mark) <= 3
 
 
+@pytest.mark.thorough
 async def test_a_ledger_deleted_in_mid_work_lets_no_second_wave_begin(fleet: Fleet) -> None:
     nodes = fleet.add("hangs", "hangs", "hangs", "hangs")
     async with fleet.services(max_unavailable="2"):

@@ -64,7 +64,7 @@ async def reported(fleet: Fleet, shim: Shim, nodes: list[str], reason: str, word
         pytest.param("pod-security", marks=pytest.mark.thorough),
         "quota",
         pytest.param("limit-range", marks=pytest.mark.thorough),
-        "service-account",
+        pytest.param("service-account", marks=pytest.mark.thorough),
     ],
 )
 async def test_a_pod_that_is_refused_is_reported_at_once_and_retried_within_seconds(
@@ -138,6 +138,7 @@ def permit_pods(fleet: Fleet, refusal: str, path: str) -> None:
         fleet.api.call("DELETE", path)
 
 
+@pytest.mark.thorough
 async def test_a_node_whose_labels_are_refused_is_reported_and_holds_no_slot_for_long(fleet: Fleet, shim: Shim) -> None:
     [refused, other] = sorted(shim.add_nodes(2))
     node = f"/api/v1/nodes/{refused}?dryRun=All"
@@ -162,6 +163,7 @@ async def test_a_node_whose_labels_are_refused_is_reported_and_holds_no_slot_for
         await eventually(lambda: not unready(running, WORDS), "ready")
 
 
+@pytest.mark.thorough
 async def test_a_ledger_that_cannot_be_written_is_reported_on_the_shims(fleet: Fleet, shim: Shim) -> None:
     [node] = shim.add_nodes(1)
     async with kubelets(fleet), fleet.services() as running:

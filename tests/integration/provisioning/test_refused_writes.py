@@ -105,6 +105,7 @@ async def test_a_canary_that_was_refused_until_its_time_was_over_fails_with_the_
         assert WORDS in failure
 
 
+@pytest.mark.thorough
 async def test_a_runtime_class_that_a_policy_refuses_is_reported_on_the_shim(fleet: Fleet, shim: Shim) -> None:
     shim.add_nodes(1)
     probe = {"metadata": {"name": shim.name}, "handler": "x"}

@@ -210,6 +210,7 @@ async def test_permissions_that_are_missing_are_reported_and_used_once_they_are_
     forget_former(api)
 
 
+@pytest.mark.thorough
 async def test_a_namespace_of_installers_that_is_created_again_is_reported_until_it_is_complete(
     fleet: Fleet, shim: Shim, tmp_path: Path
 ) -> None:

@@ -40,6 +40,7 @@ def foreign_nodes(fleet: Fleet) -> dict[str, Reason]:
     return made
 
 
+@pytest.mark.thorough
 async def test_nodes_that_run_no_installer_hold_no_slot(fleet: Fleet, shim: Shim) -> None:
     foreign = foreign_nodes(fleet)
     real = shim.add_nodes(REAL)

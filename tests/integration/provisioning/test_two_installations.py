@@ -99,6 +99,7 @@ async def test_what_another_installation_provisioned_is_not_begun_again_at_once(
             assert jobs(fleet) == len(nodes), "one for each node"
 
 
+@pytest.mark.thorough
 async def test_a_claim_that_is_deleted_is_taken_by_the_installation_that_runs(twice: Fleet) -> None:
     fleet = twice
     [node] = fleet.add("node")

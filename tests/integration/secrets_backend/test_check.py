@@ -13,12 +13,12 @@ import pytest
 import yaml
 
 from secrets_backend.domain.refusals import ErrorName
+from support.cluster.definitions import OURS, ensure_served
 from support.cluster.grants import Granted, granted
 from support.secrets.secrets_command import SecretsCommand
 from support.secrets.secrets_world import define_grants
 from support.suite import planted
 from support.wadm.applications_kind import ApplicationsKind, until
-from trellis.crds.kinds import KINDS, make_definition
 from trellis.kube.resources import (
     APPLICATIONS,
     DEFINITIONS,
@@ -101,10 +101,7 @@ def world(cluster: ClusterInfo, cluster_api: Api, tmp_path: Path) -> Iterator[Wo
     kind = ApplicationsKind(cluster_api)
     kind.clear()
     kind.define()
-    for one in KINDS:
-        cluster_api.call("POST", DEFINITIONS.path(), make_definition(one))
-    until(lambda: cluster_api.ok(HOST_CONFIGS.path()), "groups of hosts are served")
-    until(lambda: cluster_api.ok(SECRET_GRANTS.path()), "grants are served")
+    ensure_served(cluster_api, *OURS)
     with granted(cluster, cluster_api, "trellis-secrets-backend", tmp_path) as account:
         made = World(cluster_api, cluster, account, secrets.token_hex(4))
         for namespace in (made.shop, made.payments):
@@ -166,6 +163,7 @@ async def test_each_rule_that_is_missing_is_named_with_what_gives_it(world: Worl
     assert {"password", "cart"} <= set(table.stdout.replace(":", " ").split())
 
 
+@pytest.mark.thorough
 async def test_a_token_that_is_not_taken_is_told_with_why(world: World, tmp_path: Path) -> None:
     forged = tmp_path / "forged.jwt"
     head, claims, signature = TOKEN.split(".")

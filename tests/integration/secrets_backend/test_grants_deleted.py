@@ -21,6 +21,7 @@ from support.nodes.fleet import eventually
 from support.secrets.secrets_host import Host, value
 from support.secrets.secrets_world import QUICK, SecretsWorld, define_grants
 from support.suite import planted
+from support.suite.tiers import first_of
 from trellis import names
 from trellis.kube.resources import CLUSTER_ROLES, DEFINITIONS, SECRET_GRANTS, SECRETS
 from trellis.runtime.run import Service
@@ -137,6 +138,7 @@ async def test_a_start_after_the_crd_was_created_again_opens_nothing(secret_worl
         await answers(host, world, "PolicyError")
 
 
+@pytest.mark.thorough
 async def test_a_grant_that_is_deleted_alone_closes_its_namespace_no_more(secret_world: SecretsWorld) -> None:
     world = secret_world
     world.ready_to_ask()
@@ -149,6 +151,7 @@ async def test_a_grant_that_is_deleted_alone_closes_its_namespace_no_more(secret
                 assert service.health.readiness().ok
 
 
+@pytest.mark.thorough
 async def test_a_start_while_the_crd_is_being_deleted_opens_nothing(secret_world: SecretsWorld) -> None:
     world = secret_world
     world.ready_to_ask()
@@ -160,7 +163,7 @@ async def test_a_start_while_the_crd_is_being_deleted_opens_nothing(secret_world
             await eventually(lambda: unready(service, f"CRD {SECRET_GRANTS.definition}: "), "reported")
 
 
-@pytest.mark.parametrize("right", ["secretgrants", "customresourcedefinitions"])
+@pytest.mark.parametrize("right", first_of(["secretgrants", "customresourcedefinitions"]))
 async def test_without_the_right_to_read_grants_nothing_is_opened(
     secret_world: SecretsWorld, cluster: ClusterInfo, tmp_path: Path, right: str
 ) -> None:

@@ -214,6 +214,7 @@ async def test_a_rotated_key_is_given_to_the_next_host_that_asks(
         assert value(await host.get("db", "password", namespace=secret_world.namespace)) == "hunter2"
 
 
+@pytest.mark.thorough
 async def test_a_host_that_started_in_the_second_of_the_rotation_counts_as_older(installed: Installation) -> None:
     """Times have whole seconds, replicas look once a second, and clocks differ."""
     installed.make(KeyRing(CurveKey.make()))

@@ -134,6 +134,7 @@ async def test_an_account_with_rights_is_told_what_is_missing(installed: Install
         assert value(await host.get("db", "none", namespace=world.namespace, impersonate="rich")) == "SecretNotFound"
 
 
+@pytest.mark.thorough
 async def test_a_right_to_list_is_none_to_get(installed: Installed) -> None:
     world = installed.world
     world.account("lister")

@@ -88,6 +88,7 @@ async def test_a_key_that_is_deleted_while_it_is_used_comes_back_the_same(secret
         assert await ask(host, secret_world, 20) == {"hunter2": 20}
 
 
+@pytest.mark.thorough
 async def test_a_key_that_is_spoilt_is_told_and_left_alone_and_the_one_before_counts(
     secret_world: SecretsWorld,
 ) -> None:
@@ -103,6 +104,7 @@ async def test_a_key_that_is_spoilt_is_told_and_left_alone_and_the_one_before_co
         await eventually(lambda: not reasons(service), "it is well again")
 
 
+@pytest.mark.thorough
 async def test_nothing_is_served_with_a_key_that_was_never_good(secret_world: SecretsWorld) -> None:
     secret_world.ready_to_ask()
     body = {"metadata": {"name": names.SECRETS_KEY}, "data": {names.SECRETS_SEED: base64.b64encode(b"x").decode()}}

@@ -56,6 +56,7 @@ def notes(service: Service) -> str:
     return " ".join(service.health.notes())
 
 
+@pytest.mark.thorough
 async def test_a_backend_that_was_there_first_is_left_alone_until_it_goes(secret_world: SecretsWorld) -> None:
     secret_world.ready_to_ask()
     async with peer(secret_world.server.url) as theirs, secret_world.backend() as service:
@@ -94,6 +95,7 @@ async def test_of_two_clusters_on_one_nats_the_second_stays_out(secret_world: Se
     secret_world.api.call("DELETE", NAMESPACES.path(None, elsewhere))
 
 
+@pytest.mark.thorough
 async def test_it_answers_again_after_the_nats_of_a_lattice_was_away(secret_world: SecretsWorld) -> None:
     secret_world.ready_to_ask()
     async with secret_world.backend() as service:

@@ -73,6 +73,7 @@ async def behind(cluster: ClusterInfo, tmp_path: Path) -> AsyncIterator[Behind]:
             await asyncio.get_running_loop().run_in_executor(thread, serving.__exit__, None, None, None)
 
 
+@pytest.mark.thorough
 async def test_an_api_server_that_is_silent_is_an_upstream_error_and_no_silence(behind: Behind) -> None:
     await behind.told(granted())
     behind.proxy.silence()

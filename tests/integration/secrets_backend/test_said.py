@@ -79,6 +79,7 @@ async def test_each_answer_is_a_fact_about_who_asked_for_what(secret_world: Secr
         assert one.items() >= about.items()
 
 
+@pytest.mark.thorough
 async def test_what_cannot_be_asked_for_is_a_fact_about_who_asked_and_what_nobody_signed_is_none(
     secret_world: SecretsWorld,
 ) -> None:
@@ -161,6 +162,7 @@ async def test_a_secret_that_was_given_and_is_another_now_is_said_with_who_has_i
         assert len(await facts(secret_world, 2, "changed")) == 2
 
 
+@pytest.mark.thorough
 async def test_who_asks_too_often_is_told_and_others_are_not(secret_world: SecretsWorld) -> None:
     secret_world.ready_to_ask()
     async with (

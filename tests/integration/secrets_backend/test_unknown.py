@@ -14,6 +14,7 @@ from support.nodes.fleet import eventually
 from support.secrets.secrets_host import value
 from support.secrets.secrets_world import QUICK, SecretsWorld
 from support.suite import planted
+from support.suite.tiers import first_of
 from trellis.kube.resources import HOST_CONFIGS, SECRET_GRANTS, Resource
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
@@ -22,6 +23,7 @@ UNSETTLED = replace(QUICK, settle=0.1)
 """For a service whose grants are not whole as long as the test says so."""
 
 
+@pytest.mark.thorough
 async def test_a_grant_that_cannot_be_listed_does_not_open_its_namespace(
     secret_world: SecretsWorld, tmp_path: Path
 ) -> None:
@@ -45,7 +47,7 @@ async def test_a_grant_that_cannot_be_listed_does_not_open_its_namespace(
             assert "PolicyError" in str(value(await host.get("db", "password", namespace=secret_world.namespace)))
 
 
-@pytest.mark.parametrize("kind", [SECRET_GRANTS, HOST_CONFIGS], ids=["grants", "host-groups"])
+@pytest.mark.parametrize("kind", first_of([SECRET_GRANTS, HOST_CONFIGS]), ids=["grants", "host-groups"])
 async def test_what_was_known_of_a_kind_that_cannot_be_read_any_more_opens_nothing_for_long(
     secret_world: SecretsWorld, tmp_path: Path, kind: Resource
 ) -> None:

@@ -50,6 +50,7 @@ async def test_the_service_of_somebody_else_is_left_alone_and_told(world: Reflec
         await eventually(ours, "ours, now that the name is free", seconds=PATIENCE)
 
 
+@pytest.mark.thorough
 async def test_what_only_its_own_host_reaches_is_told(world: ReflectedWorld) -> None:
     world.group("group", "loop-lattice")
     async with world.wadm("loop-lattice") as wadm, world.reflector():
@@ -264,6 +265,7 @@ async def test_uninstalling_lets_go(world: ReflectedWorld) -> None:
         await eventually(lambda: not world.slices("let"), "Kubernetes collects its slices", seconds=PATIENCE)
 
 
+@pytest.mark.thorough
 async def test_endpoints_are_the_hosts_that_meet_the_requirements(world: ReflectedWorld) -> None:
     world.group("group", "zone-lattice")
     spread = {"type": "spreadscaler", "properties": {"spread": [{"name": "a", "requirements": {"zone": "b"}}]}}

@@ -76,6 +76,7 @@ async def test_a_configuration_that_is_not_there_is_told_and_found_when_it_comes
         await world.has_service("late", 9000)
 
 
+@pytest.mark.thorough
 async def test_without_an_answer_of_wadm_a_service_keeps_what_it_has(world: ReflectedWorld) -> None:
     world.group("group", "kept-lattice")
     async with world.wadm("kept-lattice") as wadm:

@@ -11,6 +11,7 @@ import pytest
 from support.lattices.host_world import PATIENCE
 from support.lattices.reflected import ReflectedWorld
 from support.nodes.fleet import eventually
+from support.suite.tiers import first_of
 from support.wadm.manifests import manifest
 from trellis import names
 from trellis.kube.resources import ENDPOINT_SLICES, EVENTS, NAMESPACES, SERVICES
@@ -37,7 +38,7 @@ def elsewhere(world: ReflectedWorld) -> Iterator[str]:
     world.hosts.api.call("DELETE", NAMESPACES.path(None, name))
 
 
-@pytest.mark.parametrize("place", ["name", "namespace"])
+@pytest.mark.parametrize("place", first_of(["name", "namespace"]))
 async def test_a_copy_of_a_service_is_left_alone_reported_and_can_be_deleted(
     world: ReflectedWorld, elsewhere: str, place: str
 ) -> None:
@@ -70,7 +71,7 @@ async def test_a_copy_of_a_service_is_left_alone_reported_and_can_be_deleted(
         {names.ANNOTATION_APPLICATION: "cart"},
         pytest.param({names.ANNOTATION_APPLICATION: None}, marks=pytest.mark.thorough),
         pytest.param({names.ANNOTATION_REFLECTED_AS: "elsewhere/shop"}, marks=pytest.mark.thorough),
-        {names.ANNOTATION_LATTICE: "nonsense"},
+        pytest.param({names.ANNOTATION_LATTICE: "nonsense"}, marks=pytest.mark.thorough),
     ],
     ids=["another-application", "no-application", "reflected-as", "lattice"],
 )
@@ -98,6 +99,7 @@ async def test_marks_of_a_service_that_are_edited_are_put_back_in_place(
         assert now["spec"]["clusterIP"] == before["spec"]["clusterIP"]
 
 
+@pytest.mark.thorough
 async def test_the_second_service_of_two_lattices_gets_its_marks_back_in_place(world: ReflectedWorld) -> None:
     world.group("one", "first-lattice")
     async with world.wadm("first-lattice") as one, world.wadm("second-lattice") as two, world.reflector():
@@ -127,7 +129,7 @@ async def test_the_second_service_of_two_lattices_gets_its_marks_back_in_place(w
 
 @pytest.mark.parametrize(
     "edit",
-    [{names.LABEL_SERVICE_NAME: None}, {names.LABEL_SLICE_MANAGED_BY: "another"}],
+    first_of([{names.LABEL_SERVICE_NAME: None}, {names.LABEL_SLICE_MANAGED_BY: "another"}]),
     ids=["service-name", "managed-by"],
 )
 async def test_labels_of_an_endpoint_slice_that_are_edited_are_put_back(

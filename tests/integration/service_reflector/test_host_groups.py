@@ -103,6 +103,7 @@ async def test_another_spelling_of_the_same_lattice_hands_its_services_over_in_p
         await world.has_no_service("shop")
 
 
+@pytest.mark.thorough
 async def test_an_address_that_never_answers_takes_nothing_away_and_is_reported(world: ReflectedWorld) -> None:
     world.group("group", "typo")
     first = world.pod("group", "host-1")
@@ -158,6 +159,7 @@ async def handed_over_to(world: ReflectedWorld, lattice: str, *wanted: str) -> N
     )
 
 
+@pytest.mark.thorough
 async def test_of_two_groups_one_is_edited_and_then_the_other(world: ReflectedWorld) -> None:
     for group in ("one", "two"):
         world.group(group, "both")
@@ -180,6 +182,7 @@ async def test_of_two_groups_one_is_edited_and_then_the_other(world: ReflectedWo
         assert {name: one for name, one in identities(world).items() if name in before} == before
 
 
+@pytest.mark.thorough
 async def test_a_group_that_is_made_again_finds_its_services(world: ReflectedWorld) -> None:
     world.group("group", "again")
     async with world.wadm("again") as wadm, world.reflector(LONG):
@@ -208,6 +211,7 @@ async def test_services_of_a_group_that_stays_away_go_after_the_grace_whoever_le
                 await world.has_no_service(name)
 
 
+@pytest.mark.thorough
 async def test_a_service_of_a_missing_group_can_be_deleted_by_hand(world: ReflectedWorld) -> None:
     world.group("group", "by-hand")
     async with world.wadm("by-hand") as wadm, world.reflector(LONG):
@@ -322,6 +326,7 @@ async def test_no_grace_is_noted_once_the_crd_is_deleted(world: ReflectedWorld) 
             assert identities(world) == before
 
 
+@pytest.mark.thorough
 async def test_a_rotated_secret_that_is_not_there_yet_changes_nothing(tmp_path: Path, world: ReflectedWorld) -> None:
     with NatsServer(tmp_path / "other") as other:
         world.group("group", "rotation", secretName="creds-1")

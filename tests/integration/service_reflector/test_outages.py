@@ -101,6 +101,7 @@ async def test_endpoints_follow_the_hosts_while_a_lattice_is_away(world: Reflect
         await asyncio.to_thread(world.server.start)
 
 
+@pytest.mark.thorough
 async def test_what_was_deployed_before_anybody_listened_is_found(world: ReflectedWorld) -> None:
     world.group("group", "old-lattice")
     async with world.wadm("old-lattice") as wadm:
@@ -112,6 +113,7 @@ async def test_what_was_deployed_before_anybody_listened_is_found(world: Reflect
             await mirrors(world)
 
 
+@pytest.mark.thorough
 async def test_shuffled_and_doubled_events_end_in_what_wadm_has(world: ReflectedWorld) -> None:
     world.group("group", "mixed-lattice")
     names = [f"mixed-{number}" for number in range(12)]

@@ -89,6 +89,7 @@ async def test_services_without_a_label_that_a_policy_demands_are_reported_and_t
         await world.leads_to("without", address)
 
 
+@pytest.mark.thorough
 async def test_endpoint_slices_that_are_refused_are_reported_and_follow_once_they_are_not(
     world: ReflectedWorld,
 ) -> None:
@@ -108,6 +109,7 @@ async def test_endpoint_slices_that_are_refused_are_reported_and_follow_once_the
         await eventually(lambda: world.addresses("shop") == {address}, "recovered", seconds=RECOVERY)
 
 
+@pytest.mark.thorough
 async def test_events_that_are_refused_keep_nothing_from_being_done(
     world: ReflectedWorld, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -93,6 +93,7 @@ async def test_a_node_is_one_trace_from_its_annotation_to_its_label(
     assert_links_lead([*spans, of_plan], jaeger.trace)
 
 
+@pytest.mark.thorough
 async def test_nodes_that_are_claimed_together_have_traces_of_their_own_and_one_plan(
     fleet: Fleet, jaeger: Jaeger
 ) -> None:
@@ -166,6 +167,7 @@ async def test_an_application_applied_with_kubectl_is_one_trace_over_wadm_to_its
     assert {span.attributes["span.kind"] for span in spans if span.name.startswith("wadm ")} == {"client"}
 
 
+@pytest.mark.thorough
 async def test_an_application_put_with_wash_is_one_trace_to_its_object(
     kept: KeptWorld, stand_in: WadmStandIn, jaeger: Jaeger
 ) -> None:

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import yaml
 
+from support.cluster.definitions import OURS, ensure_served
+from support.suite.tiers import first_of
 from support.suite.typed import Done, typed_meanwhile
 from support.wadm.applications_kind import ApplicationsKind, until
 from support.wadm.asked_wadm import AskedWadm, manifest
-from trellis.crds.kinds import KINDS, make_definition
 from trellis.kube.resources import (
     APPLICATIONS,
-    DEFINITIONS,
     HOST_CONFIGS,
     ROLE_BINDINGS,
     ROLES,
@@ -139,9 +139,7 @@ def kind(cluster_api: Api) -> Iterator[ApplicationsKind]:
     found = ApplicationsKind(cluster_api)
     found.clear()
     found.define()
-    for one in KINDS:
-        cluster_api.call("POST", DEFINITIONS.path(), make_definition(one))
-    until(lambda: cluster_api.ok(HOST_CONFIGS.path()), "groups of hosts are served")
+    ensure_served(cluster_api, *OURS)
     yield found
     found.clear()
 
@@ -198,6 +196,7 @@ async def test_applications_are_listed_and_compared_with_wadm(world: World, wadm
     assert (await world.told("-n", world.namespace, "--lattice", "another"))["apps"] == []
 
 
+@pytest.mark.thorough
 async def test_a_lattice_that_is_away_is_said_and_kubernetes_is_shown_all_the_same(world: World) -> None:
     world.hosts(1)
     world.apply(V2)
@@ -214,6 +213,7 @@ async def test_a_lattice_that_is_away_is_said_and_kubernetes_is_shown_all_the_sa
     assert "wadm.api" in silent["apps"][0]["unknown"]
 
 
+@pytest.mark.thorough
 async def test_an_application_without_hosts_is_not_asked_about(world: World) -> None:
     world.apply(V2)
     found = await world.told("--live", "-n", world.namespace, code=1)
@@ -226,6 +226,7 @@ async def test_an_application_without_hosts_is_not_asked_about(world: World) -> 
     assert "WasmCloudHostConfig" in refused.stderr
 
 
+@pytest.mark.thorough
 async def test_a_history_is_of_the_status_or_of_wadm(world: World, wadm: AskedWadm) -> None:
     both(wadm)
     world.apply(V2)
@@ -240,7 +241,7 @@ async def test_a_history_is_of_the_status_or_of_wadm(world: World, wadm: AskedWa
     ]
 
 
-@pytest.mark.parametrize("manager", ["kubectl", "trellis.dev/wadm"])
+@pytest.mark.parametrize("manager", first_of(["kubectl", "trellis.dev/wadm"]))
 async def test_a_rollback_gives_the_object_exactly_the_former_manifest(
     world: World, wadm: AskedWadm, manager: str
 ) -> None:
@@ -279,6 +280,7 @@ async def test_components_that_somebody_else_applied_do_not_stay_after_a_rollbac
     assert [one["name"] for one in world.get("shop")["spec"]["components"]] == ["main"]
 
 
+@pytest.mark.thorough
 async def test_what_argo_cd_manages_is_rolled_back_there_unless_forced(world: World, wadm: AskedWadm) -> None:
     both(wadm)
     world.apply(V2, annotations={"version": "v2", "argocd.argoproj.io/tracking-id": "x"})
@@ -340,6 +342,7 @@ async def test_one_page_tells_the_whole_chain_and_the_status_counts_it(world: Wo
     assert "application-manager" in found["problem"]
 
 
+@pytest.mark.thorough
 async def test_a_cluster_without_the_kind_says_how_to_define_it(kind: ApplicationsKind, world: World) -> None:
     kind.clear()
     done = await world.run()

@@ -63,6 +63,7 @@ async def test_applications_are_defined_once_and_served(kinds: Cluster) -> None:
     assert (await kinds.place())[0] == 0
 
 
+@pytest.mark.thorough
 async def test_kubevelas_applications_stay_whatever_is_asked(kinds: Cluster) -> None:
     kinds.define(kubevela_applications())
     before = kinds.stands()

@@ -112,6 +112,7 @@ async def counted(fleet: Fleet, path: str) -> None:
     await eventually(lambda: (fleet.api.call("GET", path)[1].get("status") or {}).get("hard"), "it counts", seconds=60)
 
 
+@pytest.mark.thorough
 async def test_a_quota_that_refuses_the_pod(fleet: Fleet) -> None:
     await counted(fleet, limit(fleet, pods="0"))
     [node] = fleet.add("node")
@@ -159,6 +160,7 @@ async def test_an_application_that_listens_on_loopback(world: ReflectedWorld) ->
         await person.counts("loopback address", f"{world.namespace}/loop", page)
 
 
+@pytest.mark.thorough
 async def test_a_wadm_that_is_away(kept_by_stand_in: KeptWorld, stand_in: WadmStandIn) -> None:
     kept, person = kept_by_stand_in, Person.of(kept_by_stand_in.hosts.fleet)
     kept.group()
@@ -194,6 +196,7 @@ def host(cluster: ClusterInfo, cluster_api: Api, nats_server: NatsServer, tmp_pa
         yield made
 
 
+@pytest.mark.thorough
 async def test_a_controller_that_traps(
     cluster: ClusterInfo, nats_server: NatsServer, host: Host, tenant: Tenant
 ) -> None:

@@ -1,13 +1,45 @@
-"""Definitions of kinds as others make them, in the smallest form that has their marks; used by tests of ``crds``."""
+"""Definitions of kinds on the API server of a test: ours, and those of others in the smallest form with their marks."""
 
 from __future__ import annotations
 
 import copy
-from typing import Any
+import http
+import time
+from typing import Any, Final
 
-from trellis.crds.kinds import APPLICATIONS
+from trellis.crds.kinds import APPLICATIONS, KINDS, make_definition
+from trellis.kube.resources import (
+    DEFINITIONS,
+    HOST_CONFIGS,
+    SECRET_GRANTS,
+    SHIMS,
+    WASM_CONTROLLERS,
+    Resource,
+)
+from trellis_dev.localcluster.api import Api
 
 Manifest = dict[str, Any]
+PATIENCE: Final = 60.0
+"""Seconds; a definition is accepted some time before its objects are."""
+_OURS: Final = {kind.name: kind for kind in (*KINDS, APPLICATIONS)}
+OURS: Final = (SHIMS, HOST_CONFIGS, SECRET_GRANTS, WASM_CONTROLLERS)
+
+
+def ensure_served(api: Api, *resources: Resource) -> None:
+    """Have kinds of ours served.
+
+    The definition of one that is served is not sent again: the API server compiles its rules before it refuses it.
+    """
+    for one in resources:
+        served = f"{one.path()}?limit=1"
+        if api.ok(served):
+            continue
+        status, answer = api.call("POST", DEFINITIONS.path(), make_definition(_OURS[one.definition]))
+        assert status in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer
+        deadline = time.monotonic() + PATIENCE
+        while not api.ok(served):
+            assert time.monotonic() < deadline, f"{one.definition} is not served"
+            time.sleep(0.05)
 
 
 def foreign_applications(**names: Any) -> Manifest:

@@ -24,12 +24,11 @@ from prometheus_client import generate_latest
 from controller_host.app import create_app
 from controller_host.settings import Settings
 from controller_host.timings import Timings
+from support.cluster.definitions import ensure_served
 from support.suite.in_process import serving
 from support.suite.service_process import free_port, get, lines, running
 from support.suite.typed import typed_meanwhile
-from trellis.crds.kinds import KINDS, make_definition
-from trellis.crds.wasm_controllers import WasmController
-from trellis.kube.resources import DEFINITIONS, WASM_CONTROLLERS
+from trellis.kube.resources import WASM_CONTROLLERS
 from trellis.telemetry.metrics import process_metrics
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.api import Api
@@ -298,12 +297,7 @@ CONFIG_MAPS: Manifest = {
 
 def define(api: Api) -> None:
     """See to it that the kind is served."""
-    kind = next(one for one in KINDS if one.model is WasmController)
-    api.call("POST", DEFINITIONS.path(), make_definition(kind))
-    deadline = time.monotonic() + DEADLINE
-    while not api.ok(f"{WASM_CONTROLLERS.path(None)}?limit=1"):
-        assert time.monotonic() < deadline, "the kind is not served"
-        time.sleep(0.1)
+    ensure_served(api, WASM_CONTROLLERS)
 
 
 async def until(condition: Callable[[], bool], what: str, deadline: float = DEADLINE) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http
-import time
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -16,18 +15,16 @@ import pytest
 import host_manager.app
 import host_manager.settings
 from host_manager.timings import Timings
+from support.cluster.definitions import ensure_served
 from support.lattices.host_groups import MINIMAL, TODAYS_NAME, children, custom_resource
 from support.nodes.fleet import Fleet, eventually
 from support.suite.in_process import serving
 from trellis import names
-from trellis.crds.host_config import WasmCloudHostConfig
-from trellis.crds.kinds import KINDS, make_definition
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.resources import (
     CONFIGMAPS,
     DAEMON_SETS,
-    DEFINITIONS,
     DEPLOYMENTS,
     HOST_CONFIGS,
     PODS,
@@ -187,13 +184,7 @@ class HostWorld:
 @contextlib.contextmanager
 def host_world(fleet: Fleet, namespace: str) -> Iterator[HostWorld]:
     """Have a world with two nodes, the kind of groups defined and served, for the time of a block."""
-    kind = next(kind for kind in KINDS if kind.model is WasmCloudHostConfig)
-    status, answer = fleet.api.call("POST", DEFINITIONS.path(), make_definition(kind))
-    assert status in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer
-    deadline = time.monotonic() + PATIENCE
-    while not fleet.api.ok(HOST_CONFIGS.path()):
-        assert time.monotonic() < deadline, "the kind is not served"
-        time.sleep(0.1)
+    ensure_served(fleet.api, HOST_CONFIGS)
     fleet.add("host", "host", opted_in=False)
     made = HostWorld(fleet, namespace)
     yield made

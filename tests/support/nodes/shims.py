@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import http
-import time
 from typing import Any
 
 import pytest
 
+from support.cluster.definitions import OURS, ensure_served
 from support.nodes.fleet import SHIMS, Fleet, Manifest
 from trellis import names
-from trellis.crds.kinds import KINDS, make_definition
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
@@ -96,11 +95,6 @@ class Shim:
 
 @pytest.fixture
 def shim(fleet: Fleet) -> Shim:
-    """The test's Shim, its kind defined and served: a definition is accepted a moment before its objects are."""
-    for kind in KINDS:
-        fleet.api.call("POST", DEFINITIONS, make_definition(kind))
-    deadline = time.monotonic() + 60
-    while fleet.api.call("GET", SHIMS)[0] != http.HTTPStatus.OK:
-        assert time.monotonic() < deadline, "the kind Shim is not served"
-        time.sleep(0.1)
+    """The test's Shim, its kind served."""
+    ensure_served(fleet.api, *OURS)
     return Shim(fleet)

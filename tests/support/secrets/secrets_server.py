@@ -18,13 +18,13 @@ from typing import Final
 
 import psutil
 
+from support.cluster.definitions import OURS, ensure_served
 from support.secrets.secrets_client import ClientError, SecretsClient
 from support.secrets.secrets_conformance.world import World
 from support.suite.nursery import Child
 from support.suite.service_process import free_port, get
 from support.suite.typed import started
-from trellis.crds.kinds import KINDS, make_definition
-from trellis.kube.resources import DEFINITIONS, HOST_CONFIGS
+from trellis.kube.resources import HOST_CONFIGS
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.api import Api
 from trellis_dev.localcluster.nats import NatsServer
@@ -104,13 +104,7 @@ def _wait_ready(process: Child, port: int, log: Path) -> None:
 
 def define_kinds(api: Api) -> None:
     """Have the API server know our kinds."""
-    for kind in KINDS:
-        status, answer = api.call("POST", DEFINITIONS.path(), make_definition(kind))
-        assert status in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer
-    deadline = time.monotonic() + READY_SECONDS
-    while not api.ok(HOST_CONFIGS.path("default")):
-        assert time.monotonic() < deadline, "groups of hosts are not defined"
-        time.sleep(_PAUSE)
+    ensure_served(api, *OURS)
 
 
 @contextlib.contextmanager

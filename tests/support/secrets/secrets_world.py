@@ -16,15 +16,13 @@ import pytest
 import secrets_backend.app
 import secrets_backend.settings
 from secrets_backend.timings import KeyTimings, Timings
+from support.cluster.definitions import ensure_served
 from support.lattices.host_world import PATIENCE, HostWorld
 from support.secrets.secrets_host import Host
 from support.suite import planted
 from support.suite.in_process import serving
 from trellis import names
-from trellis.crds.kinds import KINDS, make_definition
-from trellis.crds.secret_grants import SecretGrant
 from trellis.kube.resources import (
-    DEFINITIONS,
     NAMESPACES,
     ROLE_BINDINGS,
     ROLES,
@@ -128,13 +126,7 @@ async def served(host: Host) -> None:
 
 def define_grants(api: Api) -> None:
     """Have the kind defined and served."""
-    kind = next(kind for kind in KINDS if kind.model is SecretGrant)
-    status, answer = api.call("POST", DEFINITIONS.path(), make_definition(kind))
-    assert status in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer
-    deadline = time.monotonic() + PATIENCE
-    while not api.ok(SECRET_GRANTS.path()):
-        assert time.monotonic() < deadline, "the kind is not served"
-        time.sleep(0.1)
+    ensure_served(api, SECRET_GRANTS)
 
 
 @pytest.fixture

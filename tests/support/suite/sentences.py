@@ -251,6 +251,8 @@ def _rows(table: ast.expr, tables: Mapping[str, ast.expr]) -> list[ast.expr]:
     match table:
         case ast.Name(id=name) if name in tables:
             return _rows(tables[name], {})
+        case ast.Call(func=ast.Name(id="first_of"), args=[inner, *_]):
+            return _rows(inner, tables)
         case ast.List(elts=rows) | ast.Tuple(elts=rows) | ast.Set(elts=rows):
             return rows
         case ast.Call(func=ast.Attribute(value=inner, attr="values")) if isinstance(

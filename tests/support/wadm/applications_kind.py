@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from support.cluster.definitions import ensure_served
 from support.nodes.leftovers import as_new, leftover
 from trellis.crds.kinds import APPLICATIONS, make_definition
+from trellis.kube import resources
 from trellis.kube.resources import API_SERVICES, DEFINITIONS
 from trellis_dev.localcluster.api import Api
 
@@ -46,10 +48,9 @@ class ApplicationsKind:
 
     def ensure(self) -> bool:
         """Define it where nobody has; returns whether it was, and so is to be cleared."""
-        status, answer = self.api.call("POST", DEFINITIONS.path(), make_definition(APPLICATIONS))
-        assert status in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer
-        until(self.served, "it is served")
-        return status == http.HTTPStatus.CREATED
+        there = self.api.ok(DEFINITION)
+        ensure_served(self.api, resources.APPLICATIONS)
+        return not there
 
     def register(self, service: str) -> None:
         """Put an API of another server in front, as it would itself: also where the API server's own stands."""

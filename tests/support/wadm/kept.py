@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -15,6 +14,7 @@ import pytest
 import application_manager.app
 import application_manager.settings
 from application_manager.timings import Timings
+from support.cluster.definitions import ensure_served
 from support.lattices.host_behaviour import own_lattice
 from support.lattices.host_world import PATIENCE, HostWorld
 from support.lattices.real_lattice import RealLattice, Wadm, wasm_component
@@ -23,10 +23,8 @@ from support.suite.in_process import serving
 from support.suite.permits import permit_deletions
 from support.wadm.wadm_stand_in import WadmStandIn
 from trellis import names
-from trellis.crds import kinds
-from trellis.crds.kinds import make_definition
 from trellis.events.subjects import APPLICATION_MANAGER
-from trellis.kube.resources import APPLICATIONS, DEFINITIONS, EVENTS
+from trellis.kube.resources import APPLICATIONS, EVENTS
 from trellis.kube.watch_timings import WatchTimings
 from trellis.lattice.timings import (
     AnsweringTimings,
@@ -200,12 +198,7 @@ class KeptWorld:
 
 def define_applications(api: Api) -> None:
     """Have the kind defined and served."""
-    status, answer = api.call("POST", DEFINITIONS.path(), make_definition(kinds.APPLICATIONS))
-    assert status in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer
-    deadline = time.monotonic() + PATIENCE
-    while not api.ok(APPLICATIONS.path()):
-        assert time.monotonic() < deadline, "the kind is not served"
-        time.sleep(0.1)
+    ensure_served(api, APPLICATIONS)
 
 
 @contextlib.contextmanager
