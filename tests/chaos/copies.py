@@ -15,6 +15,8 @@ from typing import Final
 import nats
 from nats.aio.msg import Msg
 
+from support.suite.settling import settle
+
 _COPIES: Final = "TRELLIS_LATTICE"
 _SECONDS: Final = 0.5
 _BATCH: Final = 100
@@ -31,7 +33,7 @@ async def heard(url: str, lattice: str) -> AsyncIterator[set[str]]:
     client = await nats.connect(url)
     try:
         await client.subscribe(f"wadm.evt.{lattice}.>", cb=take)
-        await client.flush()
+        await settle(client)
         yield ids
     finally:
         await client.close()

@@ -28,6 +28,7 @@ from support.nodes.fleet import Fleet
 from support.operators.cert_manager import authority, cert_manager
 from support.operators.operator_processes import Operators
 from support.suite.service_process import ask
+from support.suite.settling import settle
 from trellis.bus.connection.dial import dial
 from trellis.bus.errors import BusUnavailable
 from trellis_dev.localcluster import ClusterInfo
@@ -166,7 +167,7 @@ async def test_services_know_the_servers_by_what_is_issued_and_go_on_while_it_is
 
             client = await dial(made.servers.url("people"), "test", by_the_word_of(made.ca_file))
             await client.subscribe(FACTS, cb=made.hear)
-            await client.flush()
+            await settle(client)
             await goes_on(made, fleet, watcher)
             pids = [pod.server.pid for pod in made.servers.pods]
             for again in (installed.renew, installed.lose, partial(shorten, installed), nobody):

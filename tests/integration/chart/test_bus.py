@@ -13,6 +13,7 @@ from nats.aio.client import Client
 
 from support.chart.rendered import Manifest, bus_server, of, rendered
 from support.nodes.fleet import eventually
+from support.suite.settling import settle
 from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.nats
@@ -57,7 +58,7 @@ async def test_a_service_says_its_own_facts_of_its_cluster_and_no_others(bus: tu
     await client.publish("trellis.evt.lab-1.node.ready.n", b"{}")
     await client.publish("trellis.evt.lab-1.provision.started.n", b"{}")
     await client.publish("trellis.evt.other.node.ready.n", b"{}")
-    await client.flush()
+    await settle(client)
     wanted = {"trellis.evt.other.node.ready.n"}
     if mode == "services":
         wanted.add("trellis.evt.lab-1.provision.started.n")
@@ -74,7 +75,7 @@ async def test_people_hear_what_is_said(bus: tuple[str, ChartBus]) -> None:
         await server.connected("node-watcher" if mode == "services" else "bundle", heard),
     )
     listening = await people.subscribe("trellis.evt.>")
-    await people.flush()
+    await settle(people)
     await service.publish("trellis.evt.lab-1.node.ready.n", b"{}")
     try:
         message = await listening.next_msg(30)

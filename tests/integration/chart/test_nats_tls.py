@@ -12,6 +12,7 @@ import pytest
 from support.chart.chart_nats import ChartServers, by_the_word_of
 from support.chart.rendered import rendered
 from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
+from support.suite.settling import settle
 from trellis.bus.accounts.reloader import Reloader
 from trellis.bus.connection.dial import dial
 from trellis.bus.errors import BusUnavailable
@@ -121,11 +122,11 @@ async def test_renewed_certificates_are_shown_without_a_restart_and_believed(
         assert one.look()
     await eventually_async(lambda: others(servers, before))
     assert [pod.server.pid for pod in servers.pods] == pids
-    await client.flush()
+    await settle(client)
     servers.pods[0].server.kill()  # every connection of it has to be made again, with the new certificates
     await servers.pods[0].started()
     await eventually(lambda: client.is_connected)
-    await client.flush()
+    await settle(client)
     fresh = await dial(servers.url("people", servers.pods[0]), "test", by_the_word_of(authority))
     await fresh.close()
     await client.close()

@@ -14,6 +14,7 @@ from host_manager.timings import Timings
 from support.lattices.host_world import PATIENCE, HostWorld
 from support.lattices.lattice_speaker import LatticeSpeaker
 from support.nodes.fleet import eventually
+from support.suite.settling import settle
 from trellis.kube.resources import DEPLOYMENTS, EVENTS
 from trellis.lattice.timings import FloodTimings, LatticeTimings, LinkTimings
 from trellis_dev.localcluster.nats import NatsServer
@@ -40,7 +41,7 @@ async def test_of_a_lattice_of_many_loud_hosts_what_fits_is_shown_and_other_grou
                 event = json.dumps({"specversion": "1.0", "data": data}).encode()
                 await speaker.client.publish("wasmbus.evt.loud.host_heartbeat", event)
                 await speaker.client.publish("wasmbus.evt.loud.host_heartbeat", event[: number % len(event)])
-            await speaker.client.flush()
+            await settle(speaker.client)
             hosts.create("other")
             await hosts.settled("other")
 
@@ -68,7 +69,7 @@ async def test_a_lattice_that_says_more_than_is_heard_is_not_followed_for_a_whil
             for _ in range(100):
                 for _ in range(1_000):
                     await speaker.client.publish("wasmbus.evt.flood.host_heartbeat", b"x")
-                await speaker.client.flush()
+                await settle(speaker.client)
                 if hosts.condition("group", "HostsReported")[1] == "LatticeAway":
                     break
             await eventually(

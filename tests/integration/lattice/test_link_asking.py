@@ -10,6 +10,7 @@ import nats
 import pytest
 
 from support.nats.buses import eventually
+from support.suite.settling import settle
 from trellis.lattice.connection.address import LinkAddress
 from trellis.lattice.connection.link import Link, LinkAwayError, NobodyAnswersError, SilenceError, TooLargeError
 from trellis_dev.localcluster.nats import NatsServer
@@ -59,7 +60,7 @@ async def test_silence_is_told_from_an_outage(nats_server: NatsServer) -> None:
     client = await nats.connect(nats_server.url)
     try:
         await client.subscribe("asked.without.answer")
-        await client.flush()
+        await settle(client)
         async with linked(nats_server) as link:
             with pytest.raises(SilenceError) as silent:
                 await link.ask("asked.without.answer", seconds=0.2)

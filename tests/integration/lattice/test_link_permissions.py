@@ -17,6 +17,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from support.nats.buses import eventually, eventually_async
+from support.suite.settling import settle
 from support.suite.tiers import first_of
 from trellis.lattice.connection.address import LinkAddress
 from trellis.lattice.connection.link import INBOX, Link, LinkAwayError
@@ -69,7 +70,7 @@ async def other(permitted: Permitted) -> AsyncIterator[Client]:
         await message.respond(b"echo")
 
     await client.subscribe(ECHO, cb=echo)
-    await client.flush()
+    await settle(client)
     yield client
     await client.close()
 

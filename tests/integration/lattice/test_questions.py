@@ -13,6 +13,7 @@ import pytest
 
 from support.nats.buses import eventually
 from support.nats.raw_nats import raw_publish
+from support.suite.settling import settle
 from trellis.lattice.connection.address import LinkAddress
 from trellis.lattice.connection.link import Link
 from trellis.lattice.connection.questions import Question
@@ -83,7 +84,7 @@ async def test_after_the_end_no_question_is_taken_and_those_before_were(nats_ser
         inbox = await client.subscribe(inbox_name := client.new_inbox())
         for _ in range(20):
             await client.publish(f"{subject}.x", reply=inbox_name)
-        await client.flush()
+        await settle(client)
         await asked.link.close(f"{subject}.>", 5)
         assert len(asked.questions) == 20
         for _ in range(20):

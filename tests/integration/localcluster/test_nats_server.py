@@ -7,6 +7,7 @@ import psutil
 import pytest
 from nats.js.api import StreamConfig
 
+from support.suite.settling import settle
 from trellis_dev.localcluster.nats import NatsServer
 
 pytestmark = pytest.mark.nats
@@ -38,6 +39,6 @@ async def test_a_frozen_server_keeps_its_process_and_answers_again(nats_server: 
     assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
     nats_server.resume()
     client = await nats.connect(nats_server.url)
-    await client.flush()
+    await settle(client)
     await client.close()
     assert nats_server.pid == pid

@@ -21,6 +21,7 @@ from support.nats.raw_nats import ODD_HEADERS, ODD_TOKENS, raw_publish
 from support.nodes.fleet import eventually
 from support.secrets.secrets_host import CURVE, Host, nkey, value
 from support.secrets.secrets_world import QUICK, SecretsWorld, served
+from support.suite.settling import settle
 from support.suite.tcp_proxy import TcpProxy, kubeconfig_through
 from support.suite.tiers import first_of
 from trellis.runtime.run import Service
@@ -100,7 +101,7 @@ async def flood(host: Host, inbox: str, count: int) -> None:
     for number in range(count):
         await host.client.publish(host.subject("get"), b"xkv1" + b"x" * 60, reply=inbox, headers=headers)
         if number % 1000 == 0:
-            await host.client.flush()
+            await settle(host.client)
 
 
 @pytest.mark.thorough

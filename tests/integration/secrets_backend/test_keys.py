@@ -10,9 +10,11 @@ import secrets
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
+from host_manager.watches import POD_SELECTOR
 from secrets_backend.domain.key_secret import data_of, read_ring
 from secrets_backend.domain.keys import CurveKey, KeyRing
 from secrets_backend.timings import KeyTimings, Timings
@@ -49,7 +51,14 @@ class Installation:
     def ring(self) -> KeyRing:
         return read_ring(self.secret())
 
-    def host_pod(self, started: str) -> None:
+    async def host_pod(self, started: str) -> None:
+        """Have one pod of a host, the only one of the cluster: some of a former test may still be ending."""
+        chosen = f"{PODS.path()}?labelSelector={quote(POD_SELECTOR)}"
+
+        async def none_left() -> bool:
+            return self.api.call("GET", chosen)[1]["items"] == []
+
+        await eventually(none_left, "no other pod of a host is left", deadline=60)
         # On no node: the pods of one that is not there are deleted by Kubernetes.
         body = {
             "metadata": {"name": "host", "labels": {names.LABEL_MANAGED_BY: names.WADM_OPERATOR}},
@@ -104,7 +113,7 @@ async def test_a_rotation_is_announced_before_the_new_key_is_given_out(installed
 
 async def test_former_keys_are_dropped_once_no_host_is_older_than_the_rotation(installed: Installation) -> None:
     installed.make(KeyRing(CurveKey.make()))
-    installed.host_pod("2020-01-01T00:00:00Z")
+    await installed.host_pod("2020-01-01T00:00:00Z")
     assert (await installed.run("rotate", "--wait", "0")).returncode == 0
     refused = await installed.run("drop-previous")
     assert refused.returncode == 1
@@ -123,7 +132,7 @@ async def test_former_keys_are_dropped_once_no_host_is_older_than_the_rotation(i
 
 async def test_former_keys_are_dropped_at_once_when_a_person_says_so(installed: Installation) -> None:
     installed.make(KeyRing(CurveKey.make(), (CurveKey.make(),)))
-    installed.host_pod("2020-01-01T00:00:00Z")
+    await installed.host_pod("2020-01-01T00:00:00Z")
     assert (await installed.run("drop-previous", "--force")).returncode == 0
     assert installed.ring().previous == ()
 
@@ -220,7 +229,7 @@ async def test_a_host_that_started_in_the_second_of_the_rotation_counts_as_older
     installed.make(KeyRing(CurveKey.make()))
     assert (await installed.run("rotate", "--wait", "0")).returncode == 0
     rotated = datetime.fromisoformat(installed.secret()["metadata"]["annotations"][names.ANNOTATION_ROTATED])
-    installed.host_pod((rotated + timedelta(seconds=2)).strftime("%Y-%m-%dT%H:%M:%SZ"))
+    await installed.host_pod((rotated + timedelta(seconds=2)).strftime("%Y-%m-%dT%H:%M:%SZ"))
     refused = await installed.run("drop-previous")
     assert refused.returncode == 1
     assert f"{installed.namespace}/host" in refused.stderr

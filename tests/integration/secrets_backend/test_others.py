@@ -17,6 +17,7 @@ from support.lattices.host_world import PATIENCE
 from support.nodes.fleet import eventually
 from support.secrets.secrets_host import CURVE, nkey, value
 from support.secrets.secrets_world import SecretsWorld, served
+from support.suite.settling import settle
 from trellis.kube.resources import HOST_CONFIGS, NAMESPACES, ROLE_BINDINGS, ROLES, SECRETS
 from trellis.runtime.run import Service
 from trellis_dev.localcluster.nats import NatsServer
@@ -45,7 +46,7 @@ async def peer(url: str) -> AsyncIterator[str]:
         await message.respond(key.encode() if message.subject.endswith("server_xkey") else b'{"error":"Unauthorized"}')
 
     await client.subscribe("wasmcloud.secrets.v1alpha1.kube.>", queue="wasmcloud.secrets.kube", cb=answer)
-    await client.flush()
+    await settle(client)
     try:
         yield key
     finally:

@@ -29,6 +29,7 @@ from support.nodes.fleet import eventually
 from support.secrets.secrets_host import Host, value
 from support.secrets.secrets_world import define_grants, served
 from support.suite.in_process import serving
+from support.suite.settling import settle
 from support.wadm.kept import spec
 from support.wadm.wadm_stand_in import WadmStandIn
 from trellis import names
@@ -123,13 +124,13 @@ async def test_no_policy_or_name_that_one_tenant_writes_gets_a_secret_of_the_oth
             heard.append(message.subject)
 
         await ours.client.subscribe(">", cb=hear)
-        await ours.client.flush()
+        await settle(ours.client)
         for host, owner in ((ours, east), (theirs, west)):
             assert value(await host.get("db", "password", namespace=owner.namespace)) == owner.value
         own = len(heard)
         assert own > 0, "it hears its own"
         assert value(await theirs.get("db", "password", namespace=west.namespace)) == west.value
-        await ours.client.flush()
+        await settle(ours.client)
         assert len(heard) == own, "nothing of the other's account comes by"
 
         full = f"system:serviceaccount:{west.namespace}:{names.SECRETS_ACCOUNT}"

@@ -23,6 +23,7 @@ from support.lattices.lattice_speaker import LatticeSpeaker
 from support.nodes.fleet import eventually
 from support.suite.in_process import serving
 from support.suite.permits import permit_deletions
+from support.suite.settling import settle
 from trellis import names
 from trellis.events.subjects import SERVICE_REFLECTOR
 from trellis.kube.resources import ENDPOINT_SLICES, EVENTS, PODS, SERVICES
@@ -55,7 +56,7 @@ class Wadm:
         api = f"wadm.api.{self.speaker.lattice}.model"
         await self.speaker.client.subscribe(f"{api}.list", cb=self._list)
         await self.speaker.client.subscribe(f"{api}.get.*", cb=self._get)
-        await self.speaker.client.flush()
+        await settle(self.speaker.client)
         return self
 
     async def __aexit__(self, *_: object) -> None:
