@@ -39,7 +39,7 @@ from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.refusals import is_terminating
 from trellis.kube.resources import ENDPOINT_SLICES, ENDPOINTS, HOST_CONFIGS, HTTP_ROUTES, SERVICES, Resource
 from trellis.lattice.domain.group_views import GroupView
-from trellis.lattice.domain.kept import belongs_to
+from trellis.lattice.domain.kept import belongs_to, keeps_for
 from trellis.lattice.domain.service_views import RouteView, ServiceView, SliceView, view_slice
 from trellis.telemetry import get_logger
 
@@ -205,13 +205,15 @@ class Effects:
     async def _relabel(self, body: Manifest, service: ServiceView) -> Manifest | None:
         """Write a slice of ours that lost the labels by which it is watched, and by which Services find it.
 
-        Returns None if it is another's: it does not belong to the Service.
+        Returns None if it is another's: it neither belongs to the Service nor keeps addresses of its application.
         """
         metadata = body["metadata"]
         name, namespace = metadata["name"], metadata["namespace"]
         listing = await self.kube.list(ENDPOINT_SLICES, namespace, field_selector=f"metadata.name={name}")
         found = next((view_slice(item) for item in listing.items), None)
-        if found is None or not belongs_to(found, service.uid) or found.family != body["addressType"]:
+        if found is None or found.family != body["addressType"]:
+            return None
+        if not belongs_to(found, service.uid) and not keeps_for(found, service):
             return None
         read = {"uid": found.uid, "resourceVersion": found.resource_version}
         patch = {key: value for key, value in body.items() if key != "addressType"} | {"metadata": metadata | read}

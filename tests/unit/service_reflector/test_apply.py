@@ -9,12 +9,16 @@ from typing import Any, cast
 import pytest
 
 from service_reflector.apply import Effects
-from service_reflector.domain.actions import RemoveService
+from service_reflector.domain.actions import RemoveService, WriteSlice
 from service_reflector.domain.decide import decide
+from service_reflector.domain.resources import make_slice, make_ties
+from service_reflector.domain.slices import Slice
 from service_reflector.domain.snapshot import Snapshot
 from trellis import names
-from trellis.kube.resources import SERVICES
-from trellis.lattice.domain.service_views import ServiceView, view_service
+from trellis.kube.errors import AlreadyExists
+from trellis.kube.resources import ENDPOINT_SLICES, SERVICES
+from trellis.lattice.domain.kept import read_kept
+from trellis.lattice.domain.service_views import ServiceView, view_service, view_slice
 from trellis.limits.breaker import Destruction
 from trellis_dev.fakes.fake import FakeKube
 
@@ -61,3 +65,67 @@ async def test_a_removal_is_one_write_and_one_more_for_the_finalizer_of_a_former
         await effects.apply("default", decide(Snapshot("default", "shop", services={"shop": found}, sure=True)))
         seen.append(len(kube.writes))
     assert seen == [1, 2][: 1 + len(finalizers)]
+
+
+MARKS = {names.ANNOTATION_APPLICATION: "shop", names.ANNOTATION_LATTICE: "east/1"}
+KEEPER = Slice("shop-0", "shop", "IPv4", (), (), keeps=("shop", "east/1"))
+
+
+class Slices(SimpleNamespace):
+    """The informer of slices, as far as writes tell it what came back."""
+
+    def wrote(self, written: Any, _former: object) -> None:
+        self.written = view_slice(written)
+
+
+def a_service(kube: FakeKube, **marks: str) -> ServiceView:
+    metadata = {"name": "shop", "namespace": "default", "annotations": MARKS | marks}
+    return view_service(kube.put(SERVICES, {"metadata": metadata, "spec": {}}))
+
+
+def an_unlabelled_slice(kube: FakeKube, wanted: Slice, service: ServiceView) -> None:
+    """Have a slice of a Service that lost the label by which it is watched."""
+    found = make_slice(wanted, "default", make_ties(wanted, service))
+    del found["metadata"]["labels"][names.LABEL_SLICE_MANAGED_BY]
+    kube.put(ENDPOINT_SLICES, found)
+
+
+async def test_a_keeper_without_its_label_is_repaired_beside_a_service_that_was_made_again() -> None:
+    kube, slices = FakeKube(), Slices()
+    former = a_service(kube)
+    an_unlabelled_slice(kube, KEEPER, former)
+    await kube.delete(SERVICES, "shop", "default", uid=former.uid)
+    service = a_service(kube)
+    assert service.uid != former.uid
+    parts: list[Any] = [SimpleNamespace(services={service.key: service}), None, slices, None]
+    effects = Effects(kube, cast("Any", None), *parts, cast("Any", Breaker(None)))
+    await effects.apply("default", [WriteSlice("shop", KEEPER)])
+    [found] = kube.objects(ENDPOINT_SLICES)
+    assert found["metadata"]["labels"][names.LABEL_SLICE_MANAGED_BY] == names.SLICE_MANAGED_BY
+    kept = read_kept(slices.written.kept)
+    assert kept is not None
+    assert (kept.uid, slices.written.owner) == (service.uid, "")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "marks"),
+    [
+        (KEEPER, {names.ANNOTATION_LATTICE: "west/1"}),
+        (Slice("shop-0", "shop", "IPv6", (), (), keeps=("shop", "east/1")), {}),
+    ],
+    ids=["a keeper of another lattice's application", "another address family"],
+)
+async def test_a_slice_without_its_label_that_may_be_another_services_is_left_alone(
+    wanted: Slice, marks: dict[str, str]
+) -> None:
+    kube = FakeKube()
+    former = a_service(kube)
+    an_unlabelled_slice(kube, wanted, former)
+    await kube.delete(SERVICES, "shop", "default", uid=former.uid)
+    service = a_service(kube, **marks)
+    before = kube.objects(ENDPOINT_SLICES)
+    parts: list[Any] = [SimpleNamespace(services={service.key: service}), None, Slices(), None]
+    effects = Effects(kube, cast("Any", None), *parts, cast("Any", Breaker(None)))
+    with pytest.raises(AlreadyExists):
+        await effects.apply("default", [WriteSlice("shop", KEEPER)])
+    assert kube.objects(ENDPOINT_SLICES) == before
