@@ -99,8 +99,8 @@ class Cache:
         """Take note that the API server refused that."""
         self._released.discard(uid)
 
-    def answers(self, mark: str) -> None:
-        """Take note that a lattice answers."""
+    def outage_over(self, mark: str) -> None:
+        """Take note that a lattice answers, or that no host group names it."""
         self._unavailable_since.pop(mark, None)
 
     def unavailable(self, mark: str, now: float) -> float:

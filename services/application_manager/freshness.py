@@ -93,10 +93,13 @@ class TellGroups:
     async def _run(self, mark: str) -> float | None:
         if self.let_go:
             return await self._tell_all(mark, None)
+        if not self._groups(mark):
+            self.cache.outage_over(mark)  # a group that names the lattice later gets the whole delay again
+            return None
         following = self.cache.following
         said = verdict_of(following.store(mark), following.owner(mark), ours=following.ours(mark))
         if said.status != "Unknown":
-            self.cache.answers(mark)
+            self.cache.outage_over(mark)
         else:
             now = time.monotonic()
             left = self.cache.unavailable(mark, now) + self.timings.told - now
@@ -104,9 +107,11 @@ class TellGroups:
                 return left
         return await self._tell_all(mark, said)
 
+    def _groups(self, mark: str) -> list[GroupView]:
+        return [group for group in self.cache.groups_to_follow(mark) if not group.deleting]
+
     async def _tell_all(self, mark: str, said: Verdict | None) -> float | None:
-        groups = [group for group in self.cache.groups_to_follow(mark) if not group.deleting]
-        told = [await self._tell(group, said and self._of(group, said)) for group in groups]
+        told = [await self._tell(group, said and self._of(group, said)) for group in self._groups(mark)]
         return None if all(told) else self.timings.status
 
     def _of(self, group: GroupView, said: Verdict) -> Verdict:

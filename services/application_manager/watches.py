@@ -84,15 +84,17 @@ def on_group(
     """Return the handler of changes of groups: which lattices there are, and where."""
 
     def handle(change: Change[GroupView]) -> None:
-        cache.group_changed(change)
         views = [group for group in (change.old, change.new) if group is not None]
         places = {group.namespace for group in views}
+        objects = [view for view in cache.applications.values() if view.namespace in places]
+        keys = {cache.key_of(view) for view in objects}
+        cache.group_changed(change)
         beside = {one.lattice for place in places for one in cache.groups_in(place)}
         for mark in ({group.lattice for group in views} | beside) - {""}:  # which of one name is meant may be another
             wake_lattice(mark)
-        for view in cache.applications.values():
-            if view.namespace in places:
-                wake(cache.key_of(view))
+        # Under its former key nothing else ends what an application waits for: the outage of that lattice, for one.
+        for key in keys | {cache.key_of(view) for view in objects}:
+            wake(key)
 
     return handle
 

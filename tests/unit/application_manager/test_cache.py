@@ -113,5 +113,5 @@ def test_of_an_application_that_is_gone_on_both_sides_nothing_is_remembered(cach
 
 def test_a_lattice_is_unavailable_since_it_did_not_answer_first(cache: Cache) -> None:
     assert [cache.unavailable(MARK, now) for now in (10.0, 11.0)] == [10.0, 10.0]
-    cache.answers(MARK)
+    cache.outage_over(MARK)
     assert cache.unavailable(MARK, 12.0) == 12.0

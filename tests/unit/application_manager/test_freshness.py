@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from application_manager import freshness
 from application_manager.cache import Cache
+from application_manager.following import Following
 from application_manager.freshness import TellGroups, Verdict, verdict_of, with_condition
 from application_manager.rights import RIGHTS, remedy
 from support.suite.naming import lacking
 from trellis import names
 from trellis.kube.errors import Forbidden
+from trellis.kube.informer import Change, ChangeKind
 from trellis.kube.resources import HOST_CONFIGS
 from trellis.kube.rights import MissingRights
 from trellis.lattice.domain.group_views import view_group
@@ -102,7 +106,7 @@ def telling(kube: FakeKube, health: Health, *, let_go: bool = False) -> TellGrou
     following = SimpleNamespace(store=lambda _: THERE, owner=lambda _: "here", ours=lambda _: True)
     groups = [view_group(one) for one in kube.objects(HOST_CONFIGS)]
     cache = SimpleNamespace(
-        following=following, groups_to_follow=lambda _: groups, means=lambda *_: True, answers=lambda _: None
+        following=following, groups_to_follow=lambda _: groups, means=lambda *_: True, outage_over=lambda _: None
     )
     return TellGroups(kube, cast("Cache", cache), MissingRights(health, remedy), let_go)
 
@@ -148,3 +152,29 @@ async def test_a_group_is_told_once_its_status_has_begun_and_then_takes_no_write
     assert await telling(kube, health, let_go=True).run("mark", None) is None
     [found] = kube.objects(HOST_CONFIGS)
     assert found["status"]["conditions"] == [READY]
+
+
+async def test_a_lattice_that_comes_back_after_its_last_group_went_has_the_whole_delay_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kube, mark, now = FakeKube(), "red/1", 1000.0
+    manifest = {"metadata": {"name": "group", "namespace": "default"}, "spec": {}}
+    kube.put(HOST_CONFIGS, manifest | {"status": {"apps": [], "app_count": 0, "conditions": [READY]}})
+    group = replace(view_group(kube.objects(HOST_CONFIGS)[0]), lattice=mark)
+    following = SimpleNamespace(store=lambda _: AWAY, owner=lambda _: "here", ours=lambda _: True)
+    cache = Cache({}, cast("Following", following))
+    tell = TellGroups(kube, cache, MissingRights(Health("application_manager"), remedy))
+    monkeypatch.setattr(freshness, "time", SimpleNamespace(monotonic=lambda: now))
+    cache.group_changed(Change(ChangeKind.ADDED, group.key, None, group))
+    assert await tell.run(mark, None) == 5.0
+    cache.group_changed(Change(ChangeKind.DELETED, group.key, group, None))
+    assert await tell.run(mark, None) is None
+    assert cache._unavailable_since == {}
+    now += 3600.0
+    cache.group_changed(Change(ChangeKind.ADDED, group.key, None, group))
+    assert await tell.run(mark, None) == 5.0
+    assert kube.writes == []
+    now += 5.0
+    assert await tell.run(mark, None) is None
+    [found] = kube.objects(HOST_CONFIGS)
+    assert found["status"]["conditions"][-1]["reason"] == "WadmAway"
