@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator, Collection, Iterable
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ import pytest
 
 from support.nats.buses import eventually
 from trellis.lattice.connection.link import Heard, Link, LinkAwayError, SilenceError
+from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.replies import Refusal, Status, WadmRefusedError
 from trellis.lattice.domain.store import StoredManifest, StoredModel
 from trellis.lattice.timings import AnsweringTimings, LatticeTimings, StatusTimings
@@ -32,7 +34,9 @@ class Lattice:
         self.models: dict[str, StoredModel] = {}
         self.answers: dict[str, Status] = {}
         self.error: Exception | None = None
+        self.errors: dict[str, Exception] = {}
         self.asked: list[str] = []
+        self.asked_at: list[float] = []
         self.told: list[str] = []
         self.since: float | None = 1.0
         self._heard: Heard | None = None
@@ -49,8 +53,9 @@ class Lattice:
 
     async def status(self, name: str) -> Status:
         self.asked.append(name)
-        if self.error is not None:
-            raise self.error
+        self.asked_at.append(time.monotonic())
+        if (error := self.errors.get(name, self.error)) is not None:
+            raise error
         return self.answers.get(name, Status("undeployed"))
 
     async def there(self) -> None:
@@ -289,4 +294,52 @@ async def test_what_is_undeployed_while_in_doubt_is_not_looked_at_again_because_
     async with known(StatusTimings(doubt=0.1, every=600.0)) as lattice:
         lattice.stores("silent", "v1", v1=ONE)
         lattice.stores("silent", "", v1=ONE)
-        assert lattice.statuses._pause(complete=True) == 600.0
+        assert lattice.statuses._pause() == 600.0
+
+
+@pytest.mark.parametrize(
+    "error",
+    [WadmRefusedError(Refusal.FAILED, "no manifest"), LatticeDataError("no status")],
+    ids=["refused", "garbage"],
+)
+async def test_of_what_wadm_cannot_tell_it_is_asked_ever_less_and_of_nothing_else_for_its_sake(
+    error: Exception,
+) -> None:
+    async with known(StatusTimings(again=0.05, doubt=0.0)) as lattice:
+        lattice.errors["unreadable"] = error
+        lattice.stores("unreadable", "v1", v1=ONE)
+        await eventually(lambda: "unreadable" in lattice.asked)
+        lattice.asked.clear()
+        lattice.asked_at.clear()
+        lattice.since = 2.0  # after which everything is asked once
+        lattice.statuses.want()
+        await eventually(lambda: lattice.asked.count("unreadable") == 3)
+        assert lattice.asked.count("web") == 1
+        at = [when for name, when in zip(lattice.asked, lattice.asked_at, strict=True) if name == "unreadable"]
+        assert (at[1] - at[0] > 0.09, at[2] - at[1] > 0.19) == (True, True)
+        lattice.errors.clear()
+        lattice.stores("unreadable", "v2", v1=ONE, v2=OTHER)
+        assert lattice.statuses._pause() == 0.0, "another manifest is asked about at once"
+        await eventually(lambda: lattice.statuses.find("unreadable") == Status("undeployed"))
+
+
+async def test_of_what_was_not_answered_it_is_asked_again_soon_and_of_nothing_else_for_its_sake() -> None:
+    async with known(StatusTimings(again=0.05, doubt=0.0)) as lattice:
+        lattice.errors["slow"] = SilenceError("no answer")
+        lattice.stores("slow", "v1", v1=ONE)
+        await eventually(lambda: lattice.asked.count("slow") == 4)
+        assert lattice.asked.count("web") == 1
+        assert lattice.statuses._pause() <= 0.05
+        lattice.errors.clear()
+        await eventually(lambda: lattice.statuses.find("slow") is not None)
+
+
+async def test_what_is_heard_of_an_application_ends_the_questions_about_it() -> None:
+    async with known(StatusTimings(again=0.05, doubt=0.0, every=600.0)) as lattice:
+        lattice.errors["unreadable"] = WadmRefusedError(Refusal.FAILED, "no manifest")
+        lattice.stores("unreadable", "v1", v1=ONE)
+        await eventually(lambda: "unreadable" in lattice.asked)
+        lattice.says("unreadable", DEPLOYED)
+        assert lattice.statuses._pause() == 600.0
+        lattice.deletes("unreadable")
+        assert lattice.statuses._missed == {}

@@ -2,8 +2,9 @@
 
 In: a link, a client of wadm. Out: statuses, word of every change. Called by ``lattice_store``. Invariants: an answer
 never replaces what was heard after it was asked for; what was said of one deployed version is never told of another
-(ADR 0049); at most 16 questions at once; garbage changes nothing; nothing is kept of what is no application, and no
-more of all together than the bound: what has to go is asked for when it is time for that.
+(ADR 0049); at most 16 questions at once; an application without an answer costs no question about another; garbage
+changes nothing; nothing is kept of what is no application, and no more of all together than the bound: what has to go
+is asked for when it is time for that.
 Source: wadm 0.21 says a status on ``wadm.status.<lattice>.<application>`` when it is another than the one before.
 """
 
@@ -13,6 +14,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from trellis.bus.connection import cancellation
@@ -23,12 +25,14 @@ from trellis.lattice.domain.store import StoredModel
 from trellis.lattice.domain.subjects import SubjectError, status_of, status_subject
 from trellis.lattice.timings import LatticeTimings
 from trellis.lattice.wadm.client import Wadm
+from trellis.limits.backoff import Backoff
 from trellis.telemetry import get_logger
 
 _ASKED_AT_ONCE: Final = 16
 CHARACTERS_KEPT: Final = 64 * 2**20
 """Of all applications of a lattice; what is said of one may have 1 MiB, which takes four times that in memory."""
-_TROUBLE: Final = (LinkAwayError, LatticeDataError, WadmRefusedError, SubjectError)
+_USELESS: Final = (LatticeDataError, WadmRefusedError, SubjectError)
+"""wadm was there: the next answer will be the same, until the application is another or wadm's storage is back."""
 
 _log = get_logger(__name__)
 
@@ -43,6 +47,14 @@ class Models(Protocol):
         """Return one, None if there is none of this name."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Missed:
+    """A question without a status. ``useless``: answers in a row that were none; ``until``: monotonic seconds."""
+
+    useless: int
+    until: float
+
+
 class Statuses:
     """``changed`` is told the applications of which wadm says something else."""
 
@@ -55,6 +67,7 @@ class Statuses:
         timings: LatticeTimings = LatticeTimings(),
     ) -> None:
         self._timings = timings.statuses
+        self._backoff = Backoff(timings.statuses.again, timings.statuses.every)
         self._report = timings.report
         self._wadm = wadm
         self._link = link
@@ -66,6 +79,7 @@ class Statuses:
         self._deployed: dict[str, bytes] = {}  # digest of its spec, empty of what is not to run
         self._begun = False
         self._doubted: dict[str, float] = {}  # until when, monotonic seconds
+        self._missed: dict[str, _Missed] = {}
         self._count = 0
         self._wanted = asyncio.Event()
         self._asked_on: float | None = None
@@ -87,6 +101,8 @@ class Statuses:
             specs = {version: manifest.spec for version, manifest in model.versions}
             now, former = specs.get(model.deployed, b""), self._deployed.get(name)
             self._deployed[name] = now
+            if now != former:
+                self._missed.pop(name, None)
             if now and now != former and self._begun:
                 self._doubted[name] = time.monotonic() + self._timings.doubt
         self._begun = self._begun or names is None
@@ -98,6 +114,7 @@ class Statuses:
 
         def answered(statuses: Mapping[str, Status]) -> None:
             for name, status in statuses.items():
+                self._missed.pop(name, None)
                 doubt = doubted.get(name)
                 settled = doubt is not None and doubt <= at and self._doubted.get(name) == doubt
                 if self._heard.get(name, 0) <= asked:
@@ -119,24 +136,23 @@ class Statuses:
             while True:
                 cancellation.check()
                 await self._link.there()
-                complete = await self._compare()
+                await self._compare()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._pause(complete)):
+                    async with asyncio.timeout(self._pause()):
                         await self._wanted.wait()
                 await asyncio.sleep(self._timings.settle)  # several changes, one comparison
         finally:
             await self._link.ignore(subject, self._on_status)
 
-    def _pause(self, complete: bool) -> float:
+    def _pause(self) -> float:
         """Return after how many seconds it is asked again, should nothing be wanted."""
-        pause = self._timings.every if complete else self._timings.again
         # Of what is not deployed any more a doubt stays, and nothing is asked.
-        due = (until for name, until in self._doubted.items() if self._deployed.get(name))
-        doubts = min(due, default=None) if complete else None
-        return pause if doubts is None else max(0.0, min(pause, doubts - time.monotonic()))
+        due = [one.until for name, one in self._missed.items() if self._deployed.get(name)]
+        due += [at for name, at in self._doubted.items() if self._deployed.get(name) and name not in self._missed]
+        return max(0.0, min([self._timings.every, *(at - time.monotonic() for at in due)]))
 
-    async def _compare(self) -> bool:
-        """Ask for the statuses that may have been missed; return whether all were answered."""
+    async def _compare(self) -> None:
+        """Ask for the statuses that may have been missed."""
         self._wanted.clear()
         names, since, now = set(self._models.names()), self._link.since, time.monotonic()
         anew = since != self._asked_on or now - self._asked_at >= self._timings.every
@@ -146,27 +162,30 @@ class Statuses:
         # what is not deployed nothing has to be known.
         running = {name for name in names if self._deployed.get(name)}
         due = {name for name, until in self._doubted.items() if until <= now}
+        again = {name for name, one in self._missed.items() if one.until <= now}
+        unknown = ((running - self._said.keys() - self._doubted.keys()) | due) - self._missed.keys()
         gate = asyncio.Semaphore(_ASKED_AT_ONCE)
 
-        async def one(name: str) -> bool:
+        async def one(name: str) -> None:
             async with gate:
-                return await self._ask(name)
+                await self._ask(name)
 
-        asked = running if anew else (running - self._said.keys() - self._doubted.keys()) | (due & running)
-        complete = all(await asyncio.gather(*map(one, asked)))
-        if anew and complete and since is not None:
+        await asyncio.gather(*map(one, running if anew else (unknown | again) & running))
+        if anew and since is not None:
             self._asked_on, self._asked_at = since, time.monotonic()
-        return complete
 
-    async def _ask(self, name: str) -> bool:
-        """Ask for a status; return whether it was answered."""
+    async def _ask(self, name: str) -> None:
+        """Ask for a status; take note when to ask again if there is none in the answer, or no answer."""
         answered = self.asking()
         try:
             status = await self._wadm.status(name)
-        except _TROUBLE:
-            return False
-        answered({name: status})
-        return True
+        except LinkAwayError:
+            self._missed[name] = _Missed(0, time.monotonic() + self._timings.again)
+        except _USELESS:
+            useless = self._missed.get(name, _Missed(0, 0.0)).useless + 1
+            self._missed[name] = _Missed(useless, time.monotonic() + self._backoff.bound(useless))
+        else:
+            answered({name: status})
 
     def _take(self, name: str, status: Status, *, news: bool) -> None:
         former = self._said.get(name)
@@ -187,6 +206,7 @@ class Statuses:
         except LatticeDataError as error:
             self._tell_garbage(subject, error)
             return
+        self._missed.pop(name, None)
         self._count += 1
         self._heard[name] = self._count
         self._take(name, status, news=self._doubted.pop(name, None) is not None)
@@ -194,7 +214,7 @@ class Statuses:
     def _forget(self, name: str) -> None:
         if (said := self._said.pop(name, None)) is not None:
             self._characters -= said.characters
-        for held in (self._heard, self._doubted):
+        for held in (self._heard, self._doubted, self._missed):
             held.pop(name, None)
 
     def _tell_garbage(self, subject: str, error: LatticeDataError) -> None:
