@@ -3,7 +3,8 @@
 In: flags, the cluster. Out: a table or JSON. Called by the command line, and by the chart before it is uninstalled.
 Invariants: no finalizer is taken while somebody lives who would put it back; done again after an end at any point it
 comes to the same; neither the bus nor wadm is needed; no object is deleted; a kind that cannot be listed may have
-objects that bear one, so that this does not end well; Shims are left to another installation that provisions the nodes.
+objects that bear one, so that this does not end well; Shims are left to another installation that provisions the nodes;
+an EndpointSlice is left alone, so that this does not end well, while its Service cannot be read or is not known.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import Conflict, KubeError, NotFound, PatchTestFailed, TooManyRequests, Unavailable
 from trellis.kube.lease import LeaseRecord, read_lease
 from trellis.kube.reader import Selection
-from trellis.kube.resources import DEPLOYMENTS, LEASES, PODS, Manifest
+from trellis.kube.resources import DEPLOYMENTS, LEASES, PODS, SERVICES, Manifest, key_of
 from trellis.read_model.reading.leaders import read_claim
 from trellis.read_model.reading.served import NotServedError, require_undefined
 from trellis_cli.common.errors import CommandError, exit_on_error
@@ -36,11 +37,24 @@ from trellis_cli.common.gather import connected
 from trellis_cli.common.options import ContextOption, KubeconfigOption
 from trellis_cli.common.output import Format, OutputOption, console, print_json
 from trellis_cli.common.settings import ClientSettings, client_settings
-from trellis_cli.let_go.model import SELECTOR, Guard, Leases, Row, chosen, replicas_of, still_run
+from trellis_cli.let_go.model import (
+    SELECTOR,
+    Guard,
+    Leases,
+    Left,
+    LeftReason,
+    Patch,
+    Row,
+    chosen,
+    replicas_of,
+    still_run,
+)
 
 FIELD_MANAGER: Final = names.FIELD_MANAGER_COMMAND_LINE
 _AT_ONCE: Final = 16
 """Writes in flight."""
+_PASSING: Final = (Unavailable, TooManyRequests, NotFound, NotServedError)
+"""Tried again: nothing of it tells that an object is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +98,12 @@ def let_go(  # noqa: PLR0913, PLR0917 - options of a command line
 
     First the services that would put them back are scaled to 0, and it is waited until none of them leads any more.
     Nothing is deleted: hosts, applications and what was installed on nodes run on. Shims stay as they are if another
-    installation provisions the nodes. Ends with 1 if the time is over; run again it goes on.
-    JSON: `{"stopped": ["…"], "kinds": [{"kind", "there", "letGo", "unfinished", "stays", "leftTo"}]}`;
-    `unfinished` were being deleted, and vanish now without what their service would have done; `leftTo` is the other
-    installation.
+    installation provisions the nodes. Ends with 1 if the time is over, or if an object is left alone as nothing tells
+    its owner; run again it goes on.
+    JSON: `{"stopped": ["…"], "kinds": [{"kind", "there", "letGo", "unfinished", "stays", "leftTo", "unreadable",
+    "left"}]}`; `unfinished` were being deleted, and vanish now without what their service would have done; `leftTo` is
+    the other installation; `unreadable` are EndpointSlices that belong to the Service of their label now, as their
+    annotation cannot be read; `left` are those that were left alone, each with `name`, `reason` and `message`.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
@@ -97,6 +113,8 @@ def let_go(  # noqa: PLR0913, PLR0917 - options of a command line
             _agree(yes, output)
         stopped, rows = asyncio.run(_run(settings, task, dry_run=dry_run))
         _show(stopped, rows, output)
+        if left := sum(len(row.left) for row in rows):
+            raise CommandError(f"{left} objects were left alone: do what the output says of each, then run this again")
 
 
 def _seconds(text: str) -> float:
@@ -159,7 +177,7 @@ async def _until(task: Task, attempt: Callable[[], Awaitable[str]]) -> None:
     while True:
         try:
             why = await attempt()
-        except (Unavailable, TooManyRequests, NotFound, NotServedError) as error:
+        except _PASSING as error:
             why = str(error)
         if not why:
             return
@@ -228,7 +246,10 @@ async def _look(kube: Kube, guard: Guard, place: str | None, row: Row) -> None:
             row.there += len(ours)
             for one in ours:
                 if guard.holds(one) and not row.left_to:
-                    row.took(one)
+                    if isinstance(removal := await _removal(kube, guard, one), Left):
+                        row.left[key_of(one)] = removal
+                    else:
+                        row.took(one)
     except NotFound as error:
         await require_undefined(kube, guard.res, error)
 
@@ -239,7 +260,7 @@ async def _free(kube: Kube, guard: Guard, place: str | None, row: Row) -> str:
     try:
         async for page in kube.pages(Selection(guard.res, place, guard.selector)):
             there += sum(map(guard.is_ours, page.items))
-            held += [one for one in page.items if guard.holds(one)]
+            held += [one for one in page.items if guard.holds(one) and key_of(one) not in row.left]
     except NotFound as error:
         await require_undefined(kube, guard.res, error)
         return ""
@@ -247,20 +268,52 @@ async def _free(kube: Kube, guard: Guard, place: str | None, row: Row) -> str:
         row.there += there
         return ""
     calls = asyncio.Semaphore(_AT_ONCE)
+    unread: list[str] = []
 
     async def free(manifest: Manifest) -> None:
         metadata = manifest["metadata"]
         name, place = metadata["name"], metadata.get("namespace")
         async with calls:
+            if unread:
+                return  # the API server has enough to do
             try:
-                await kube.json_patch(guard.res, name, guard.removal(manifest), place, field_manager=FIELD_MANAGER)
+                removal = await _removal(kube, guard, manifest)
+            except _PASSING as error:
+                unread.append(f"the Service of {guard.res.kind} {key_of(manifest)} cannot be read: {error}")
+                return
+            if isinstance(removal, Left):
+                row.left[key_of(manifest)] = removal
+                return
+            try:
+                await kube.json_patch(guard.res, name, removal, place, field_manager=FIELD_MANAGER)
             except (PatchTestFailed, Conflict, NotFound):
                 return  # it is looked at anew
             row.took(manifest)
 
     await asyncio.gather(*(free(one) for one in held))
+    if unread:
+        return unread[0]
     keys = ", ".join(sorted(one["metadata"]["name"] for one in held)[:5])
     return f"{guard.finalizer} comes back to {len(held)} {guard.res.plural}, {keys}: who puts it there?"
+
+
+async def _removal(kube: Kube, guard: Guard, manifest: Manifest) -> Patch | Left:
+    """Return what lets an object go, by the Service that there is at this moment if it takes one to know.
+
+    Raises:
+        KubeError: that could not be read, and may be the next time.
+    """
+    name, place = guard.owner_name(manifest), manifest["metadata"].get("namespace")
+    if not name:
+        return guard.removal(manifest)
+    try:
+        # A list: it takes no further permission, and proves that there is no Service, as a 404 need not.
+        services = (await kube.list(SERVICES, place, field_selector=f"metadata.name={name}")).items
+    except _PASSING:
+        raise
+    except KubeError as error:
+        return Left(LeftReason.SERVICE_UNREADABLE, str(error))
+    return guard.removal(manifest, next(iter(services), None))
 
 
 def _show(stopped: list[str], rows: list[Row], output: Format) -> None:

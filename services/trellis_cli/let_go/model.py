@@ -2,13 +2,15 @@
 
 Pure. In: raw manifests, leases, a clock's reading. Out: writes, rows, sentences for people. Called by ``let_go``.
 Invariants: only finalizers of ours are taken, each from the very object, with the finalizers it was seen with; every
-kind that a service guards stands in ``GUARDS``.
+kind that a service guards stands in ``GUARDS``; a slice is given the owner that is there now, and one whose owner is
+not known is left alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Final
 
 from trellis import names
@@ -23,8 +25,8 @@ from trellis.kube.resources import (
     Resource,
     key_of,
 )
-from trellis.lattice.domain.kept import read_kept
-from trellis.lattice.domain.service_views import SLICE_SELECTOR
+from trellis.lattice.domain.kept import Kept, read_kept
+from trellis.lattice.domain.service_views import SLICE_SELECTOR, view_service
 
 SELECTOR: Final = (
     "app.kubernetes.io/name=trellis,app.kubernetes.io/component in "
@@ -34,6 +36,25 @@ SELECTOR: Final = (
 _OVER: Final = frozenset({"Succeeded", "Failed"})
 _ESCAPED: Final = names.ANNOTATION_KEPT.replace("/", "~1")
 """As a JSON pointer has it."""
+
+Patch = tuple[dict[str, Any], ...]
+"""Operations of a JSON patch."""
+
+
+class LeftReason(StrEnum):
+    """Why a slice keeps its annotation, and so outlives its Service."""
+
+    SERVICE_UNREADABLE = "ServiceUnreadable"
+    SERVICE_MISSING = "ServiceMissing"
+    SERVICE_UNKNOWN = "ServiceUnknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """An object that was left alone: why, and for people what to do."""
+
+    reason: LeftReason
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +84,14 @@ class Guard:
         """Say whether the finalizer holds an object."""
         return self.is_ours(manifest) and self.finalizer in (manifest["metadata"].get("finalizers") or ())
 
-    def removal(self, manifest: Manifest) -> tuple[dict[str, Any], ...]:
+    def owner_name(self, manifest: Manifest) -> str:
+        """Return the name of the Service, of the object's namespace, that ``removal`` is to be given; "" for none."""
+        del manifest
+        return ""
+
+    def removal(self, manifest: Manifest, service: Manifest | None = None) -> Patch | Left:
         """Return the JSON patch that takes it away: from this object, if its finalizers are still those."""
+        del service
         metadata = manifest["metadata"]
         there = metadata["finalizers"]
         return (
@@ -83,27 +110,71 @@ class KeptGuard(Guard):
     """An annotation, in place of a finalizer, with which an EndpointSlice outlives its Service."""
 
     def holds(self, manifest: Manifest) -> bool:
-        """Say whether a slice stays when its Service goes."""
-        return bool(_service_uid(manifest))
+        """Say whether a slice stays when its Service goes, whatever its annotation says."""
+        return bool(_annotation(manifest))
 
-    def removal(self, manifest: Manifest) -> tuple[dict[str, Any], ...]:
-        """Return the JSON patch that has the slice go with the Service whose addresses it keeps."""
-        metadata = manifest["metadata"]
-        name, path = metadata["labels"][names.LABEL_SERVICE_NAME], f"/metadata/annotations/{_ESCAPED}"
-        owner = {"apiVersion": "v1", "kind": "Service", "name": name, "uid": _service_uid(manifest)}
+    def readable(self, manifest: Manifest) -> bool:
+        """Say whether the annotation tells which Service it was."""
+        return _kept(manifest) is not None
+
+    def owner_name(self, manifest: Manifest) -> str:
+        """Return the name that the slice's label says, or else the annotation together with the slice's own name."""
+        metadata, kept = manifest["metadata"], read_kept(_annotation(manifest))
+        label = (metadata.get("labels") or {}).get(names.LABEL_SERVICE_NAME) or ""
+        if label or kept is None:
+            return str(label)
+        # The second name begins with the plain one, so it is compared first.
+        may_be = (names.second_service_name(kept.application, kept.lattice), names.service_name(kept.application))
+        return next((one for one in may_be if metadata["name"].startswith(_slice_prefix(one))), "")
+
+    def removal(self, manifest: Manifest, service: Manifest | None = None) -> Patch | Left:
+        """Return the JSON patch that has the slice go with its Service.
+
+        ``service``: as it is now, None if there is none of the name. The uid of the annotation is the one of a Service
+        that is gone, if that was created again since: with it as owner the slice would be collected beside the new one.
+        It counts if there is no Service, and if the Service of the name is another's: that is not to lead to our hosts.
+        """
+        metadata, name, kept = manifest["metadata"], self.owner_name(manifest), _kept(manifest)
+        uid = kept.uid if kept is not None else ""
+        if service is not None and (kept is None or view_service(service).application):
+            uid = service["metadata"]["uid"]
+        if not name or not uid:
+            return _left(manifest, name)
+        path = f"/metadata/annotations/{_ESCAPED}"
+        owner = {"apiVersion": "v1", "kind": "Service", "name": name, "uid": uid}
         return (
             {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
-            {"op": "test", "path": path, "value": metadata["annotations"][self.finalizer]},
+            {"op": "test", "path": path, "value": _annotation(manifest)},
             {"op": "remove", "path": path},
             {"op": "add", "path": "/metadata/ownerReferences", "value": [owner]},
         )
 
 
-def _service_uid(piece: Manifest) -> str:
-    """Return the uid of the Service whose addresses a slice keeps, "" if it keeps none that can be read."""
+def _annotation(piece: Manifest) -> str:
+    return (piece["metadata"].get("annotations") or {}).get(names.ANNOTATION_KEPT) or ""
+
+
+def _kept(piece: Manifest) -> Kept | None:
+    """Return what a slice keeps, None if that cannot be read, or does not tell of which Service."""
+    kept = read_kept(_annotation(piece))
+    return kept if kept is not None and kept.uid else None
+
+
+def _slice_prefix(service: str) -> str:
+    """Return what the names of all slices of a Service begin with."""
+    return names.slice_name(service, "", "", 0).rsplit("-", 2)[0] + "-"
+
+
+def _left(piece: Manifest, service: str) -> Left:
+    """Return why nothing tells the owner of a slice whose annotation cannot be read."""
     metadata = piece["metadata"]
-    kept = read_kept((metadata.get("annotations") or {}).get(names.ANNOTATION_KEPT) or "")
-    return kept.uid if kept is not None and names.LABEL_SERVICE_NAME in (metadata.get("labels") or {}) else ""
+    remedy = f"delete the slice: kubectl delete endpointslice -n {metadata['namespace']} {metadata['name']}"
+    unreadable = f"annotation {names.ANNOTATION_KEPT} cannot be read"
+    if not service:
+        why = f"{unreadable}, and there is no label {names.LABEL_SERVICE_NAME}, so the slice is in use by no Service"
+        return Left(LeftReason.SERVICE_UNKNOWN, f"{why}: {remedy}")
+    why = f"{unreadable}, and Service {service} of label {names.LABEL_SERVICE_NAME} does not exist"
+    return Left(LeftReason.SERVICE_MISSING, f"{why}: {remedy}")
 
 
 SLICES: Final = KeptGuard(
@@ -154,7 +225,8 @@ GUARDS: Final[tuple[Guard, ...]] = (
 class Row:
     """What became of one kind. ``there``: how many of ours there are; the others are their keys.
 
-    ``left_to``: another installation, which looks after the kind.
+    ``left_to``: another installation, which looks after the kind. ``left``: by key why an object was left alone.
+    ``unreadable``: of those that were let go, the ones whose annotation could not be read.
     """
 
     guard: Guard
@@ -162,10 +234,14 @@ class Row:
     let_go: list[str] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
     left_to: str = ""
+    left: dict[str, Left] = field(default_factory=dict)
+    unreadable: list[str] = field(default_factory=list)
 
     def took(self, manifest: Manifest) -> None:
         """Note that an object was let go."""
         self.let_go.append(key_of(manifest))
+        if isinstance(self.guard, KeptGuard) and not self.guard.readable(manifest):
+            self.unreadable.append(key_of(manifest))
         if manifest["metadata"].get("deletionTimestamp"):
             self.unfinished.append(key_of(manifest))
 
@@ -178,6 +254,11 @@ class Row:
             "unfinished": self.unfinished,
             "stays": self.guard.stays if self.there and not self.left_to else "",
             "leftTo": self.left_to,
+            "unreadable": sorted(self.unreadable),
+            "left": [
+                {"name": key, "reason": one.reason.value, "message": one.message}
+                for key, one in sorted(self.left.items())
+            ],
         }
 
     @property
@@ -188,6 +269,10 @@ class Row:
         parts = [self.guard.stays] if self.there else []
         if self.unfinished:
             parts.append(f"were being deleted, {self.guard.unfinished}: {', '.join(self.unfinished)}")
+        if self.unreadable:
+            why = f"annotation {self.guard.finalizer} cannot be read, so the Service of the label is the owner"
+            parts.append(f"{why}: {', '.join(sorted(self.unreadable))}")
+        parts += [f"left alone: {key}: {one.message}" for key, one in sorted(self.left.items())]
         return "; ".join(parts)
 
 

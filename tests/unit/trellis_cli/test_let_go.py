@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,14 +34,16 @@ from trellis.kube.resources import (
 from trellis.lattice.domain.kept import write_kept
 from trellis.lattice.domain.service_views import view_service
 from trellis.read_model.reading.served import NotServedError
-from trellis_cli.common.errors import CommandError
+from trellis_cli.common.errors import EXIT_FAILED, CommandError
+from trellis_cli.common.output import Format
 from trellis_cli.common.settings import ClientSettings
 from trellis_cli.let_go import command as let_go
-from trellis_cli.let_go.model import GUARDS, SLICES, Leases, Row, chosen, replicas_of, still_run
+from trellis_cli.let_go.model import GUARDS, SLICES, Leases, LeftReason, Row, chosen, replicas_of, still_run
 from trellis_dev.fakes.fake import FakeKube, status_reply
 
 Manifest = dict[str, Any]
 ROOT = Path(__file__).parents[3]
+SLICE = "shop-1a2b3c4d5e-0"
 MARKED = {names.ANNOTATION_APPLICATION: "shop"}
 
 
@@ -204,22 +208,161 @@ async def test_each_object_is_let_go_once_and_a_second_run_writes_nothing() -> N
     assert (again.there, again.let_go, len(kube.writes)) == (2, [], writes)
 
 
+def service_of(kube: FakeKube, **annotations: str) -> Manifest:
+    """Have Service shop, of ours unless it is said to be of none."""
+    marks = {names.ANNOTATION_APPLICATION: "shop", names.ANNOTATION_LATTICE: "east/1"}
+    metadata = {"name": "shop", "namespace": "default", "annotations": annotations or marks}
+    return kube.put(SERVICES, {"metadata": metadata, "spec": {}})
+
+
+def keeper_of(kube: FakeKube, text: str, name: str = SLICE, label: str = "shop") -> Manifest:
+    """Have a slice that keeps what this text says."""
+    labels = {names.LABEL_SLICE_MANAGED_BY: names.SLICE_MANAGED_BY}
+    labels |= {names.LABEL_SERVICE_NAME: label} if label else {}
+    annotations = {names.ANNOTATION_KEPT: text} if text else {}
+    metadata = {"name": name, "namespace": "default", "labels": labels, "annotations": annotations}
+    return kube.put(ENDPOINT_SLICES, {"metadata": metadata, "addressType": "IPv4", "endpoints": [], "ports": []})
+
+
+def kept_of(service: Manifest, uid: str = "") -> str:
+    return write_kept("shop", "east/1", replace(view_service(service), **({"uid": uid} if uid else {})))
+
+
+def owners(kube: FakeKube) -> dict[str, list[tuple[str, str]]]:
+    """Return name and uid of the owners of each slice."""
+    return {
+        one["metadata"]["name"]: [(of["name"], of["uid"]) for of in one["metadata"].get("ownerReferences") or ()]
+        for one in kube.objects(ENDPOINT_SLICES)
+    }
+
+
+def refuse_services(kube: FakeKube, times: int, code: int, reason: str) -> None:
+    """Have the API server answer reads of Services with an error."""
+    kube.answer_next(
+        times,
+        lambda _: status_reply(code, reason, "no"),
+        when=lambda request: request.method == "GET" and request.path.endswith("/services"),
+    )
+
+
 async def test_slices_that_outlive_their_service_go_with_it_from_then_on() -> None:
     kube = FakeKube()
-    service = kube.put(SERVICES, {"metadata": {"name": "shop", "namespace": "default"}, "spec": {}})
-    labels = {names.LABEL_SERVICE_NAME: "shop", names.LABEL_SLICE_MANAGED_BY: names.SLICE_MANAGED_BY}
-    texts = {"kept": write_kept("shop", "east/1", view_service(service)), "edited": "{", "owned": ""}
-    for name, text in texts.items():
-        annotations = {names.ANNOTATION_KEPT: text} if text else {}
-        metadata = {"name": name, "namespace": "default", "labels": labels, "annotations": annotations}
-        kube.put(ENDPOINT_SLICES, {"metadata": metadata, "addressType": "IPv4", "endpoints": [], "ports": []})
+    service = service_of(kube)
+    for name, text in {"kept": kept_of(service), "owned": ""}.items():
+        keeper_of(kube, text, name)
     row = await free(kube, SLICES)
-    assert (row.there, row.let_go) == (3, ["default/kept"])
-    [found] = [one["metadata"] for one in kube.objects(ENDPOINT_SLICES) if one["metadata"]["name"] == "kept"]
-    assert [owner["uid"] for owner in found["ownerReferences"]] == [service["metadata"]["uid"]]
-    assert not found.get("annotations")
+    assert (row.there, row.let_go, row.unreadable, row.left) == (2, ["default/kept"], [], {})
+    assert owners(kube) == {"kept": [("shop", service["metadata"]["uid"])], "owned": []}
+    assert not any(one["metadata"].get("annotations") for one in kube.objects(ENDPOINT_SLICES))
     writes = len(kube.writes)
     assert ((await free(kube, SLICES)).let_go, len(kube.writes)) == ([], writes)
+
+
+async def test_a_slice_goes_with_the_service_that_there_is_now_and_not_with_the_one_it_was_written_for() -> None:
+    kube = FakeKube()
+    service = service_of(kube)
+    keeper_of(kube, kept_of(service, "uid-of-the-former-one"))
+    await free(kube, SLICES)
+    assert owners(kube) == {SLICE: [("shop", service["metadata"]["uid"])]}
+
+
+@pytest.mark.parametrize("anothers", [False, True], ids=["no Service", "a Service of another"])
+async def test_a_slice_whose_service_is_gone_goes_with_that(*, anothers: bool) -> None:
+    kube = FakeKube()
+    if anothers:
+        service_of(kube, team="blue")
+    former = {"metadata": {"name": "shop", "namespace": "default", "uid": "former", "resourceVersion": "1"}}
+    keeper_of(kube, kept_of(former))
+    row = await free(kube, SLICES)
+    assert row.let_go == [f"default/{SLICE}"]
+    assert owners(kube) in ({SLICE: [("shop", "former")]}, {}), "as soon as it is collected"
+
+
+async def test_a_slice_whose_service_may_not_be_read_is_left_alone_and_reported() -> None:
+    kube = FakeKube()
+    before = keeper_of(kube, kept_of(service_of(kube)))
+    refuse_services(kube, 1, 403, "Forbidden")
+    row = await free(kube, SLICES)
+    assert {key: one.reason for key, one in row.left.items()} == {f"default/{SLICE}": LeftReason.SERVICE_UNREADABLE}
+    assert (row.let_go, kube.objects(ENDPOINT_SLICES)) == ([], [before])
+
+
+@pytest.mark.parametrize(("code", "reason"), [(503, "ServiceUnavailable"), (404, "NotFound")])
+async def test_a_service_that_cannot_be_read_now_is_not_taken_for_one_that_is_gone(code: int, reason: str) -> None:
+    kube = FakeKube()
+    service = service_of(kube)
+    before = keeper_of(kube, kept_of(service, "uid-of-the-former-one"))
+    refuse_services(kube, 1000, code, reason)
+    with pytest.raises(CommandError, match=r"\bdefault/shop-1a2b3c4d5e-0\b"):
+        await free(kube, SLICES, 0.0)
+    assert kube.objects(ENDPOINT_SLICES) == [before]
+    refuse_services(kube, 1, code, reason)
+    assert (await free(kube, SLICES)).let_go == [f"default/{SLICE}"]
+    assert owners(kube) == {SLICE: [("shop", service["metadata"]["uid"])]}
+
+
+@pytest.mark.parametrize("marks", [{}, {"team": "blue"}], ids=["ours", "it may be another's"])
+async def test_a_slice_that_cannot_be_read_goes_with_the_service_of_its_label_and_is_named(
+    marks: dict[str, str],
+) -> None:
+    kube = FakeKube()
+    service = service_of(kube, **marks)
+    keeper_of(kube, "{")
+    row = await free(kube, SLICES)
+    assert (row.let_go, row.unreadable, row.left) == ([f"default/{SLICE}"], [f"default/{SLICE}"], {})
+    assert owners(kube) == {SLICE: [("shop", service["metadata"]["uid"])]}
+    assert lacking(row.note, names.ANNOTATION_KEPT, f"default/{SLICE}") == []
+
+
+@pytest.mark.parametrize(
+    ("label", "there", "reason"),
+    [("shop", False, LeftReason.SERVICE_MISSING), ("", True, LeftReason.SERVICE_UNKNOWN)],
+)
+async def test_a_slice_of_which_nothing_tells_the_service_is_left_alone_with_what_to_do(
+    label: str, reason: LeftReason, *, there: bool
+) -> None:
+    kube = FakeKube()
+    if there:
+        service_of(kube)
+    before = keeper_of(kube, "{", label=label)
+    row = await free(kube, SLICES)
+    assert {key: one.reason for key, one in row.left.items()} == {f"default/{SLICE}": reason}
+    assert (row.there, row.let_go, kube.objects(ENDPOINT_SLICES)) == (1, [], [before])
+    assert lacking(row.note, f"kubectl delete endpointslice -n default {SLICE}") == []
+
+
+@pytest.mark.parametrize("second", [False, True])
+async def test_a_slice_without_its_label_goes_with_the_service_that_its_text_and_name_tell(*, second: bool) -> None:
+    kube = FakeKube()
+    service = names.second_service_name("shop", "east/1") if second else names.service_name("shop")
+    annotations = {names.ANNOTATION_APPLICATION: "shop", names.ANNOTATION_LATTICE: "east/1"}
+    metadata = {"name": service, "namespace": "default", "annotations": annotations}
+    made_now = kube.put(SERVICES, {"metadata": metadata, "spec": {}})
+    name = names.slice_name(service, "http", "IPv4", 0)
+    keeper_of(kube, kept_of(made_now), name, label="")
+    await free(kube, SLICES)
+    assert owners(kube) == {name: [(service, made_now["metadata"]["uid"])]}
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_whoever_calls_it_is_told_that_a_slice_was_left_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, dry_run: bool
+) -> None:
+    kube = FakeKube()
+    before = keeper_of(kube, "{")
+
+    @contextlib.asynccontextmanager
+    async def connected(_: object) -> AsyncIterator[FakeKube]:
+        yield kube
+
+    monkeypatch.setattr(let_go, "connected", connected)
+    monkeypatch.setattr(let_go, "client_settings", lambda **_: ClientSettings())
+    with pytest.raises(SystemExit) as ended:
+        let_go.let_go(timeout="10s", dry_run=dry_run, yes=True, output=Format.JSON)
+    assert ended.value.code == EXIT_FAILED
+    found = {one["kind"]: one for one in json.loads(capsys.readouterr().out)["kinds"]}["EndpointSlice"]
+    assert [(one["name"], one["reason"]) for one in found["left"]] == [(f"default/{SLICE}", "ServiceMissing")]
+    assert (found["letGo"], kube.objects(ENDPOINT_SLICES)) == ([], [before])
 
 
 async def test_what_is_put_back_is_named_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
