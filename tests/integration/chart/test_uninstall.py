@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from trellis.kube.resources import (
     SHIMS,
     Resource,
 )
+from trellis.lattice.domain.kept import Kept
 from trellis_cli.let_go.model import GUARDS
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.api import Api
@@ -251,6 +253,28 @@ async def test_what_nobody_looks_after_any_more_is_let_go_too(leaving: Leaving) 
     guarded = [kind for kind in done["kinds"] if kind["kind"] != ENDPOINT_SLICES.kind]
     assert all(kind["letGo"] and kind["unfinished"] for kind in guarded)
     await eventually(lambda: leaving.finalizers() == {}, "all are gone", seconds=PATIENCE)
+
+
+async def test_a_slice_whose_service_was_created_again_goes_with_that_one(leaving: Leaving) -> None:
+    leaving.service()
+    namespace = leaving.world.namespace
+    kept = Kept("leaving", "leaving-lattice/0", "7c1f5b52-0f4e-4a52-9a59-2f8a3c6f5e11")
+    metadata = {
+        "name": "leaving-keeper",
+        "labels": {names.LABEL_SERVICE_NAME: "leaving", names.LABEL_SLICE_MANAGED_BY: names.SLICE_MANAGED_BY},
+        "annotations": {names.ANNOTATION_KEPT: json.dumps(asdict(kept))},
+    }
+    body = {"metadata": metadata, "addressType": "IPv4", "endpoints": [], "ports": []}
+    assert leaving.api.call("POST", ENDPOINT_SLICES.path(namespace), body)[0] == http.HTTPStatus.CREATED
+    service = leaving.api.call("GET", SERVICES.path(namespace, "leaving"))[1]
+    await leaving.let_go("--timeout=60s")
+    path = ENDPOINT_SLICES.path(namespace, "leaving-keeper")
+    found = leaving.api.call("GET", path)[1]["metadata"]
+    assert [one["uid"] for one in found["ownerReferences"]] == [service["metadata"]["uid"]]
+    leaving.api.call("DELETE", SERVICES.path(namespace, "leaving"))
+    await eventually(
+        lambda: leaving.api.call("GET", path)[0] == http.HTTPStatus.NOT_FOUND, "it is gone", seconds=PATIENCE
+    )
 
 
 @pytest.mark.thorough
