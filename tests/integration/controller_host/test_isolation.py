@@ -141,6 +141,7 @@ def bad_things(host: Host) -> float:
     return host.metric("trellis_controller_faults_total") + asked + returned
 
 
+@pytest.mark.thorough
 async def test_a_namespace_whose_guests_keep_their_threads_leaves_some_to_its_neighbour(
     host: Host, tenants: Callable[[], Tenant]
 ) -> None:

@@ -51,6 +51,7 @@ def calls(service: LedService) -> Counter[tuple[str, str]]:
     return Counter({key: count for key, count in found.items() if key[0] not in {"WATCH", "LIST"}})
 
 
+@pytest.mark.thorough
 async def test_a_new_group_is_made_with_few_calls(hosts: HostWorld) -> None:
     async with hosts.service(sources_seconds=SELDOM) as service:
         hosts.create("first", hostReplicas=0)

@@ -120,6 +120,7 @@ async def test_pods_that_cannot_be_are_refused_before_anything_changes(
         assert "other" not in hosts.call("GET", CONFIGMAPS, "group")["data"]["nats.conf"]
 
 
+@pytest.mark.thorough
 async def test_a_group_that_becomes_a_daemonset_leaves_no_deployment(hosts: HostWorld) -> None:
     async with hosts.service():
         hosts.create("group")

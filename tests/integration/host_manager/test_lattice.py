@@ -133,6 +133,7 @@ async def test_a_silent_host_is_shown_and_restarted_if_that_is_asked_for(
         assert hosts.call("GET", DEPLOYMENTS, "group")["metadata"]["generation"] == generation
 
 
+@pytest.mark.thorough
 async def test_a_lattice_that_cannot_be_named_keeps_nobody_from_running(hosts: HostWorld) -> None:
     async with hosts.service():
         hosts.create("group", lattice="a.b")

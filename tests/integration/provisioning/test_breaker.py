@@ -141,6 +141,7 @@ async def test_a_mass_of_running_installers_is_not_stopped_at_once(fleet: Fleet,
         await eventually(lambda: not fleet.jobs(), "the others are stopped too", seconds=60)
 
 
+@pytest.mark.thorough
 async def test_a_shim_that_is_deleted_goes_from_many_nodes_and_a_narrowed_selector_is_held(
     fleet: Fleet, shim: Shim
 ) -> None:

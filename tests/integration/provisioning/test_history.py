@@ -11,6 +11,7 @@ from trellis.provisioning.revisions import KEPT, label_selector
 pytestmark = pytest.mark.cluster
 
 
+@pytest.mark.thorough
 async def test_ten_versions_are_kept_and_go_with_their_shim(fleet: Fleet, shim: Shim) -> None:
     listed = f"/apis/apps/v1/namespaces/{fleet.system}/controllerrevisions?labelSelector={label_selector(shim.name)}"
 

@@ -94,6 +94,7 @@ def warnings_of(log: Path, logger: str) -> list[dict[str, Any]]:
     return [line for line in lines(log) if (line["logger"], line["level"]) == (logger, "warning")]
 
 
+@pytest.mark.thorough
 async def test_a_bus_that_is_away_is_one_warning_and_not_ready(fleet: Fleet, tmp_path: Path) -> None:
     port, nobody = free_port(), free_port()
     log = tmp_path / "log"

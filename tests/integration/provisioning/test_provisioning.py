@@ -200,6 +200,7 @@ async def test_a_job_deleted_by_hand_is_made_again(fleet: Fleet) -> None:
         assert second["metadata"]["name"] == first["metadata"]["name"]
 
 
+@pytest.mark.thorough
 async def test_opting_out_in_mid_work_takes_the_job_away(fleet: Fleet) -> None:
     [name] = fleet.add("hangs")
     async with fleet.services():
@@ -227,6 +228,7 @@ async def test_opting_out_takes_the_labels_away_and_says_what_stays(fleet: Fleet
         ]
 
 
+@pytest.mark.thorough
 async def test_a_node_replaced_under_the_same_name_starts_from_nothing(fleet: Fleet) -> None:
     name = f"hangs-{fleet.id}"
     fleet.add_named(name)
@@ -258,6 +260,7 @@ def end_well(fleet: Fleet, pod: dict[str, Any]) -> None:
     assert status == http.HTTPStatus.OK, answer
 
 
+@pytest.mark.thorough
 async def test_the_pod_of_a_former_node_proves_nothing_and_has_no_second_installer_beside_it(fleet: Fleet) -> None:
     name, stuck = f"node-{fleet.id}", Reason.INSTALLER_POD_STUCK.value
     ready = {"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]}}

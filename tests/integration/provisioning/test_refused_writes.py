@@ -49,6 +49,7 @@ async def refusing_new(fleet: Fleet, group: str, resource: str, probe: Manifest,
         yield
 
 
+@pytest.mark.thorough
 async def test_a_job_that_a_policy_refuses_is_reported_and_created_once_it_is_permitted(
     fleet: Fleet, shim: Shim
 ) -> None:

@@ -30,6 +30,7 @@ def chain(spans: list[Span], last: Span) -> list[tuple[str, str]]:
     return [(span.service, span.name) for span in reversed(path)]
 
 
+@pytest.mark.thorough
 @pytest.mark.cluster
 async def test_one_trace_reaches_from_the_annotation_to_the_label(fleet: Fleet) -> None:
     receiver = OtlpReceiver()

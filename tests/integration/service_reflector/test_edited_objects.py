@@ -127,6 +127,7 @@ async def test_the_second_service_of_two_lattices_gets_its_marks_back_in_place(w
         assert now["metadata"]["uid"] == before["metadata"]["uid"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "edit",
     first_of([{names.LABEL_SERVICE_NAME: None}, {names.LABEL_SLICE_MANAGED_BY: "another"}]),

@@ -128,6 +128,7 @@ async def test_an_address_that_never_answers_takes_nothing_away_and_is_reported(
         await eventually(lambda: service.health.notes() == (), "nothing is noted any more", seconds=PATIENCE)
 
 
+@pytest.mark.thorough
 async def test_a_new_leader_hands_over_what_was_edited_while_nobody_led(world: ReflectedWorld) -> None:
     world.group("group", "leaderless")
     async with world.wadm("leaderless") as wadm:

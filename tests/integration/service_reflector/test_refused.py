@@ -136,6 +136,7 @@ async def test_events_that_are_refused_keep_nothing_from_being_done(
         )
 
 
+@pytest.mark.thorough
 async def test_leases_that_are_refused_are_named_by_readiness_at_a_start_and_while_leading(
     world: ReflectedWorld,
 ) -> None:
