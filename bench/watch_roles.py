@@ -19,6 +19,7 @@ from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import NODES, Manifest
+from trellis.provisioning.node_shape import NODE_SHAPE
 from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.provisioning.views import NodeView
 from trellis.runtime import gc as heap
@@ -61,7 +62,7 @@ async def watch(kube: Kube) -> None:
         if new is not None and new.sent is not None and old is not None and old.sent != new.sent:
             seen.append((change.key, int(new.sent), now))
 
-    informer = Informer(kube, NODES, project, on_change)
+    informer = Informer(kube, NODES, project, on_change, shape=NODE_SHAPE)
     running: asyncio.Task[None] | None = None
     async for command, *_ in commands():
         if command == "report":

@@ -31,6 +31,7 @@ from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import Refusals, unready
 from trellis.kube.resources import JOBS, NODES, SHIMS
 from trellis.kube.rights import words_of
+from trellis.provisioning.node_shape import NODE_SHAPE
 from trellis.provisioning.nodes_and_jobs import view_job, view_node
 from trellis.provisioning.reasons import APPLY_AGAIN
 from trellis.provisioning.shim_marks import ShimMarks
@@ -74,7 +75,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         world.missing.clear()
         list_all()
 
-    nodes = Informer(kube, NODES, view_node, on_node(world, queue.add), objects=world.nodes)
+    nodes = Informer(kube, NODES, view_node, on_node(world, queue.add), shape=NODE_SHAPE, objects=world.nodes)
     shims: Informer[ShimView] = Informer(
         kube,
         SHIMS,

@@ -40,6 +40,7 @@ from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import Refusals, is_refused, unready
 from trellis.kube.resources import DEPLOYMENTS, EVENTS, JOBS, NODES, PODS, SHIMS
 from trellis.kube.rights import words_of
+from trellis.provisioning.node_shape import NODE_SHAPE
 from trellis.provisioning.nodes_and_jobs import view_job, view_node
 from trellis.provisioning.other_controllers import Controller, view_controller
 from trellis.provisioning.reasons import APPLY_AGAIN
@@ -93,7 +94,8 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         plans=KeyedQueue(workers=1, name="plans", telemetry=telemetry),
         shims=KeyedQueue(workers=SHIM_WORKERS, name="shims", telemetry=telemetry),
     )
-    nodes = Informer(kube, NODES, view_node, on_node(known, queues.wake, telemetry.trace_of), objects=known.nodes)
+    on_nodes = on_node(known, queues.wake, telemetry.trace_of)
+    nodes = Informer(kube, NODES, view_node, on_nodes, shape=NODE_SHAPE, objects=known.nodes)
     shims: Informer[ShimView] = Informer(
         kube,
         SHIMS,

@@ -7,6 +7,7 @@ nothing is written before every kind that was asked for was looked at; objects o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -151,8 +152,8 @@ async def await_served(kube: Kube, kind: Kind) -> None:
     while True:
         why = ""
         try:
-            async for _ in kube.pages(Selection(res), limit=1):
-                break
+            async with contextlib.aclosing(kube.pages(Selection(res), limit=1)) as pages:
+                await anext(pages)
         except (NotFound, Unavailable) as error:
             why = str(error)
         _, standing, _ = await look_at(kube, kind)

@@ -91,8 +91,17 @@ class Caller:
     token: str = field(default="", repr=False)
     timings: KubeTimings = field(default_factory=KubeTimings)
 
-    async def call(self, call: Call, request: HttpRequest, *, timeout: float) -> Any:  # noqa: ANN401, ASYNC109
+    async def call(
+        self,
+        call: Call,
+        request: HttpRequest,
+        *,
+        timeout: float,  # noqa: ASYNC109
+        decode: Callable[[bytes], Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - JSON
         """Return the answer's JSON; ``timeout`` is the budget in seconds for everything, waits included.
+
+        ``decode`` returns the part of it that is read.
 
         Raises:
             KubeError: what the server answered, or Unavailable.
@@ -100,7 +109,7 @@ class Caller:
         """
         reply = await self.reply(call, request, timeout=timeout)
         try:
-            return await parse(reply.body)
+            return await parse(reply.body, decode)
         except orjson.JSONDecodeError:
             raise unavailable(call, f"the answer of {self.transport.server} is no JSON") from None
 

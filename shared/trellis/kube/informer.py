@@ -15,8 +15,8 @@ import contextlib
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from trellis.kube.changes import Change, ChangeKind
 from trellis.kube.client import Kube
@@ -26,6 +26,9 @@ from trellis.kube.resources import Manifest, Resource, key_of, older
 from trellis.kube.watch_timings import WatchTimings
 from trellis.limits.backoff import Attempts, Backoff
 from trellis.telemetry import get_logger
+
+if TYPE_CHECKING:
+    from trellis.kube.shapes import Shape
 
 __all__ = ["Change", "ChangeKind", "Informer"]
 
@@ -64,6 +67,8 @@ class Informer(Generic[T]):
     it is tried again every ``refused`` seconds. Either is said once in the log, and ``lacking`` while it lasts; a note
     of readiness names the latter. ``failing`` is why it is tried again, None while it works.
 
+    ``shape``: what of the objects is decoded; ``project`` reads no other key.
+
     ``quiet``: what befalls it is in the log for who looks for that alone: one of many that people make by looking.
     """
 
@@ -74,6 +79,7 @@ class Informer(Generic[T]):
     namespace: str | None = None
     label_selector: str | None = None
     field_selector: str | None = None
+    shape: Shape | None = None
     on_refresh: Callable[[T], None] | None = None
     optional: bool = False
     refusable: bool = False
@@ -87,7 +93,7 @@ class Informer(Generic[T]):
         self._timings = self.timings or self.kube.timings.watch
         self.synced = asyncio.Event()
         self.answered = asyncio.Event()
-        self._selection = Selection(self.resource, self.namespace, self.label_selector, self.field_selector)
+        self._selection = Selection(self.resource, self.namespace, self.label_selector, self.field_selector, self.shape)
         self._what = f"watch {self._selection}"
         self._version = ""
         self._witness: Manifest | None = None
@@ -272,13 +278,10 @@ class Informer(Generic[T]):
         if witness is None:
             return False
         fields = [f"metadata.{field}={witness[field]}" for field in ("name", "namespace") if witness.get(field)]
-        found = await self.kube.list(
-            self.resource,
-            self.namespace,
-            label_selector=self.label_selector,
-            field_selector=",".join([*filter(None, [self.field_selector]), *fields]),
-        )
-        # All of the metadata: another object of that name, or another change, may have the version after a restore.
+        selector = ",".join([*filter(None, [self.field_selector]), *fields])
+        found = await self.kube.collect(replace(self._selection, field_selector=selector))
+        # All metadata that is decoded: another object of that name, or another change, may have the version after a
+        # restore.
         same = [item["metadata"] for item in found.items] == [witness]
         return same and not older(found.resource_version, self._version)
 

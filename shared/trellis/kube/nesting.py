@@ -9,7 +9,9 @@ Source: the API server takes objects of 10,000 levels where the schema preserves
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
@@ -21,12 +23,17 @@ _TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 _OPENING, _CLOSING = b"[{", b"]}"
 
 
-async def parse(body: bytes) -> Any:  # noqa: ANN401 - JSON
+async def parse(body: bytes, decode: Callable[[bytes], Any] | None = None) -> Any:  # noqa: ANN401 - JSON
     """Return what JSON says; levels beyond ``MOST_LEVELS`` are null where there are too many of them.
+
+    ``decode`` returns a part of it; all of it is returned if that raises ``ValueError``.
 
     Raises:
         orjson.JSONDecodeError: it is none.
     """
+    if decode is not None:
+        with contextlib.suppress(ValueError):
+            return decode(body)
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:

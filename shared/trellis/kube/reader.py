@@ -8,10 +8,11 @@ In: a resource and names. Out: manifests, pages, watch events, or a ``KubeError`
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -23,6 +24,9 @@ from trellis.kube.timings import KubeTimings
 from trellis.kube.transport import HttpRequest
 from trellis.telemetry import Telemetry
 from trellis.telemetry.health import Health
+
+if TYPE_CHECKING:  # only services that decode a part load what decodes it: 1.5 MiB
+    from trellis.kube.shapes import Decode, Shape
 
 PAGE: Final = 500
 """Objects per page of a list."""
@@ -47,12 +51,13 @@ class Page(Listing):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects of a kind: ``namespace`` None means all namespaces."""
+    """Which objects of a kind: ``namespace`` None means all namespaces; ``shape``: what of them is decoded."""
 
     resource: Resource
     namespace: str | None = None
     label_selector: str | None = None
     field_selector: str | None = None
+    shape: Shape | None = None
 
     def __str__(self) -> str:
         """Return ``jobs in trellis-installers with app=x``: for people, and what tells two watches of a kind apart."""
@@ -145,30 +150,40 @@ class Reader:
         limit: int = PAGE,
     ) -> Listing:
         """Return all objects of one consistent state, read in pages of ``limit``, each within the usual budget."""
+        return await self.collect(Selection(res, namespace, label_selector, field_selector), limit=limit)
+
+    async def collect(self, selection: Selection, *, limit: int = PAGE) -> Listing:
+        """Return all pages of a list as one."""
         items: list[Manifest] = []
         version = ""
-        async for page in self.pages(Selection(res, namespace, label_selector, field_selector), limit=limit):
+        async for page in self.pages(selection, limit=limit):
             items = page.items if page.first else items + page.items
             version = page.resource_version
         return Listing(items, version)
 
-    async def pages(self, selection: Selection, *, limit: int = PAGE) -> AsyncIterator[Page]:
-        """Yield a list page by page, so that one page of raw objects is in memory at a time.
+    async def pages(self, selection: Selection, *, limit: int = PAGE) -> AsyncGenerator[Page, None]:
+        """Yield a list page by page, the next one being read meanwhile: two of raw objects are in memory at a time.
 
         The first page asks for the newest state (resourceVersion ""). When the token of a page expires, the list
         starts again; the third time, Gone is raised.
         """
         for start in range(_LIST_STARTS):
-            token = ""
+            following = asyncio.ensure_future(self._page(selection, limit, ""))
             try:
                 while True:
-                    page, token = await self._page(selection, limit, token)
+                    page, token = await following
+                    if token:
+                        following = asyncio.ensure_future(self._page(selection, limit, token))
                     yield page
                     if not token:
                         return
             except Gone:
                 if start == _LIST_STARTS - 1:
                     raise
+            finally:
+                following.cancel()
+                await asyncio.wait({following})
+                _ = following.cancelled() or following.exception()  # else asyncio logs one that nobody awaited
 
     @asynccontextmanager
     async def watch(
@@ -185,7 +200,7 @@ class Reader:
             watch="1", allowWatchBookmarks="true", resourceVersion=resource_version, timeoutSeconds=str(seconds)
         )
         async with self._caller.stream(call, request, idle_seconds=idle_seconds) as stream:
-            yield _events(call, stream.lines)
+            yield _events(call, stream.lines, selection.shape.event if selection.shape else None)
 
     async def pod_log(
         self, namespace: str, pod: str, container: str, *, tail_lines: int = 20, limit_bytes: int = 4096
@@ -204,7 +219,8 @@ class Reader:
     async def _page(self, selection: Selection, limit: int, token: str) -> tuple[Page, str]:
         query = {"limit": str(limit)} | ({"continue": token} if token else {"resourceVersion": ""})
         call = selection.call("LIST")
-        found = await self._caller.call(call, selection.request(**query), timeout=self.timings.call)
+        decode = selection.shape.listing if selection.shape else None
+        found = await self._caller.call(call, selection.request(**query), timeout=self.timings.call, decode=decode)
         if not _is_list_of(selection.resource, found):
             raise unavailable(call, f"{self.server} answered with something else than a list of {selection.resource}")
         metadata = found["metadata"]
@@ -212,10 +228,10 @@ class Reader:
         return page, str(metadata.get("continue") or "")
 
 
-async def _events(call: Call, lines: AsyncIterator[bytes]) -> AsyncIterator[WatchEvent]:
+async def _events(call: Call, lines: AsyncIterator[bytes], decode: Decode | None) -> AsyncIterator[WatchEvent]:
     async for line in lines:
         try:
-            event: Mapping[str, Any] = await parse(line)
+            event: Mapping[str, Any] = await parse(line, decode)
         except orjson.JSONDecodeError:
             # A connection that is cut in the middle of a line.
             raise unavailable(call, "the watch was cut in the middle of an event") from None

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from trellis import names
 from trellis.installer_api.digits import whole
@@ -25,6 +25,9 @@ from trellis.provisioning.views import (
     NodeTaint,
     NodeView,
 )
+
+if TYPE_CHECKING:
+    from trellis.provisioning.node_shape import NodeManifest
 
 S = TypeVar("S")
 
@@ -48,13 +51,14 @@ def _shared(value: S) -> S:
 
 
 def view_node(manifest: Manifest) -> NodeView:
-    """Project a Node as the API server returns it."""
-    metadata = manifest["metadata"]
+    """Project a Node as the API server returns it, whole or as far as ``node_shape`` has it decoded."""
+    node = cast("NodeManifest", manifest)
+    metadata = node["metadata"]
     labels: Mapping[str, str] = metadata.get("labels") or {}
     annotations: Mapping[str, str] = metadata.get("annotations") or {}
-    status = manifest.get("status") or {}
+    status = node.get("status") or {}
     info = status.get("nodeInfo") or {}
-    taints = (manifest.get("spec") or {}).get("taints") or ()
+    taints = (node.get("spec") or {}).get("taints") or ()
     return NodeView(
         name=metadata["name"],
         uid=metadata["uid"],

@@ -1,0 +1,156 @@
+"""Of an answer the keys that a shape names are decoded; one that does not fit it is decoded whole."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any, TypedDict
+
+import orjson
+import pytest
+
+from support.cluster.kube_world import configmap, until
+from trellis.kube.errors import Gone
+from trellis.kube.informer import Change, Informer
+from trellis.kube.nesting import parse
+from trellis.kube.reader import Selection
+from trellis.kube.resources import CONFIGMAPS, Manifest
+from trellis.kube.shapes import Shape
+from trellis.kube.transport import HttpRequest
+from trellis.kube.watch_timings import WatchTimings
+from trellis.telemetry import setup
+from trellis.telemetry.metrics import Metrics
+from trellis_dev.fakes.fake import FakeKube, status_reply
+
+
+class Metadata(TypedDict, total=False):
+    name: str
+    namespace: str
+    uid: str
+    resourceVersion: str
+
+
+class Item(TypedDict, total=False):
+    metadata: Metadata
+    status: dict[str, str]
+
+
+SHAPE = Shape(Item)
+DEEP = b"[" * 3000 + b"]" * 3000
+WHOLE = {"metadata": {"name": "a", "labels": {"x": "y"}}, "spec": {"z": 1}, "status": {"k": "v"}}
+READ = {"metadata": {"name": "a"}, "status": {"k": "v"}}
+
+
+@pytest.fixture
+def kube() -> FakeKube:
+    return FakeKube(telemetry=setup("test", metrics=Metrics()))
+
+
+async def test_what_is_named_is_decoded_and_nothing_else() -> None:
+    listing = {"apiVersion": "v1", "kind": "XList", "metadata": {"resourceVersion": "1"}, "items": [WHOLE]}
+    assert await parse(orjson.dumps(listing), SHAPE.listing) == listing | {"items": [READ]}
+    event = orjson.dumps({"type": "ADDED", "object": WHOLE})
+    assert await parse(event, SHAPE.event) == {"type": "ADDED", "object": READ}
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        {"type": "ERROR", "object": {"kind": "Status", "code": 410, "status": "Failure", "metadata": {}}},
+        {"type": "ADDED", "object": {"metadata": {"name": 5}, "spec": 1}},
+        {"type": "ADDED", "object": ["x"]},
+        ["no object"],
+        None,
+    ],
+    ids=["a status", "another type", "no object in it", "a list", "null"],
+)
+async def test_what_does_not_fit_is_decoded_whole(whole: Any) -> None:
+    assert await parse(orjson.dumps(whole), SHAPE.event) == whole
+
+
+async def test_what_is_nested_too_deeply_costs_nobody_the_others() -> None:
+    body = b'{"metadata":{},"items":[{"metadata":{"name":"a"},"spec":%b},{"metadata":{"name":"b"}}]}' % DEEP
+    assert [one["metadata"]["name"] for one in (await parse(body, SHAPE.listing))["items"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'{"type":"ADDED"} x', b'{"type":"\xff"}'])
+async def test_what_is_no_json_is_refused(body: bytes) -> None:
+    with pytest.raises(orjson.JSONDecodeError):
+        await parse(body, SHAPE.event)
+
+
+@pytest.fixture
+async def informer(kube: FakeKube) -> AsyncIterator[Informer[str]]:
+    quick = WatchTimings(backoff_first=0.01, backoff_most=0.05)
+
+    def project(manifest: Manifest) -> str:
+        assert "data" not in manifest
+        return str(manifest["metadata"]["resourceVersion"])
+
+    def ignore(change: Change[str]) -> None:
+        del change
+
+    made = Informer(kube, CONFIGMAPS, project, ignore, "default", shape=SHAPE, timings=quick)
+    task = asyncio.create_task(made.run())
+    yield made
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def test_an_informer_has_lists_and_events_in_that_shape(kube: FakeKube, informer: Informer[str]) -> None:
+    kube.put(CONFIGMAPS, configmap("default", "a") | {"data": {"x": "y"}})
+    await until(lambda: len(kube.api.store.watchers) == 1, "the watch is open")
+    kube.put(CONFIGMAPS, configmap("default", "b") | {"data": {"x": "y"}})
+    await until(lambda: set(informer.objects) == {"default/a", "default/b"}, "both")
+
+
+async def test_after_a_cut_the_newest_change_is_recognized_in_that_shape(
+    kube: FakeKube, informer: Informer[str]
+) -> None:
+    kube.put(CONFIGMAPS, configmap("default", "a") | {"data": {"x": "y"}})
+    await until(lambda: len(kube.api.store.watchers) == 1 and bool(informer.objects), "the watch is open")
+    kube.api.requests.clear()
+    kube.cut_watches()
+    await until(lambda: any("watch" in one.query for one in kube.api.requests), "another watch")
+    lists = [one.query for one in kube.api.requests if "limit" in one.query]
+    assert [one.get("fieldSelector") for one in lists] == ["metadata.name=a,metadata.namespace=default"]
+
+
+async def test_the_next_page_is_read_while_one_is_looked_at(kube: FakeKube) -> None:
+    for name in "abc":
+        kube.put(CONFIGMAPS, configmap("default", name))
+    async with aclosing(kube.pages(Selection(CONFIGMAPS, "default"), limit=1)) as pages:
+        first = await anext(pages)
+        await until(lambda: len(kube.api.requests) == 2, "the second page is asked for")
+        rest = [page async for page in pages]
+    assert [item["metadata"]["name"] for page in (first, *rest) for item in page.items] == ["a", "b", "c"]
+    assert [page.first for page in (first, *rest)] == [True, False, False]
+    assert len(kube.api.requests) == 3
+
+
+async def test_a_token_that_expires_begins_the_list_again_while_a_page_is_looked_at(kube: FakeKube) -> None:
+    for name in "ab":
+        kube.put(CONFIGMAPS, configmap("default", name))
+
+    def later(request: HttpRequest) -> bool:
+        return "continue" in request.query
+
+    kube.answer_next(1, lambda _: status_reply(410, "Expired", "too old"), when=later)
+    found = [
+        (page.first, page.items[0]["metadata"]["name"])
+        async for page in kube.pages(Selection(CONFIGMAPS, "default"), limit=1)
+    ]
+    assert found == [(True, "a"), (True, "a"), (False, "b")]
+    kube.answer_next(3, lambda _: status_reply(410, "Expired", "too old"), when=later)
+    with pytest.raises(Gone):
+        await kube.list(CONFIGMAPS, "default", limit=1)
+
+
+async def test_a_list_that_nobody_reads_on_leaves_no_request_behind(kube: FakeKube) -> None:
+    for name in "ab":
+        kube.put(CONFIGMAPS, configmap("default", name))
+    before = asyncio.all_tasks()
+    async with aclosing(kube.pages(Selection(CONFIGMAPS, "default"), limit=1)) as pages:
+        await anext(pages)
+    assert asyncio.all_tasks() <= before
