@@ -56,7 +56,7 @@ CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager")
 LATTICES = 50
 CHANGES = 40
 ROUNDS = 3
-RATIO_ONE, RATIO_MANY, RATIO_REMOVED, TARGET_POD = 1.5, 0.5, 0.7, 1.0
+RATIO_ONE, RATIO_MANY, RATIO_REMOVED, TARGET_POD = 1.0, 0.55, 0.35, 1.0
 PEER_REGISTRATION = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.core.oam.dev"
 
 
