@@ -153,9 +153,10 @@ class Applications:
     def doubts(self, now: float) -> float | None:
         """Return in how many seconds wadm is to be asked again, None if nothing is in doubt.
 
-        Once nothing was heard for ``doubt`` seconds; while events keep coming, ``busy`` seconds after the first.
+        Once nothing was heard for ``doubt`` seconds; while events keep coming, ``busy`` seconds after the first. What
+        is wanted after an answer could not be read: the next answer is the same.
         """
-        heard = [one.heard for one in self.known.values() if not one.sure]
+        heard = [one.heard for name, one in self.known.items() if not one.sure and name not in self.wanted]
         if not heard:
             return None
         return max(0.0, min(max(heard) + self.timings.doubt, min(heard) + self.timings.busy) - now)

@@ -4,7 +4,8 @@ a doubt.
 In: a link, a lattice's address. Out: its applications, where their providers run, and word of every change. Called by
 ``trellis.lattice.connection.lattices`` beside each watch. Invariants: an event is acted on in the same turn of the
 loop; wadm is asked for a list only about what an event does not prove: that an application is gone at once, the rest
-when events are quiet; a question that fails takes nothing away (see ``applications``); garbage changes nothing.
+when events are quiet; one manifest that cannot be read has wadm asked ever less often; a question that fails takes
+nothing away (see ``applications``); garbage changes nothing.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from trellis.lattice.domain.subjects import (
 )
 from trellis.lattice.timings import LatticeTimings
 from trellis.lattice.wadm.configurations import NamedConfigurations
+from trellis.limits.backoff import Backoff
 from trellis.telemetry import TraceContext, get_logger
 from trellis.telemetry.tracing import trace_from
 
@@ -84,6 +86,13 @@ class Comparison:
         self._deaf = False
         self._said_something = True
         self._garbage_told = -self._report
+        self._away = True
+        """Whether the last questions were not all answered."""
+        self._garbled = False
+        """Whether an answer about one application could not be read."""
+        self._unread = 0
+        """In how many comparisons in a row that was so."""
+        self._backoff = Backoff(self._timings.again, self._timings.every)
 
     def link_changed(self) -> None:
         """The link may be another: then everything is asked anew."""
@@ -122,14 +131,13 @@ class Comparison:
 
     async def _rest(self) -> None:
         """Wait until wadm is to be asked again; several events are one question."""
-        pause = (self._timings.deaf if self._deaf else self._timings.every) if not self.why else self._timings.again
-        until = time.monotonic() + pause
+        until = time.monotonic() + self._pause()
         while not self._wanted:
             self._news.clear()
             now = time.monotonic()
             doubts = self.applications.doubts(now)
             # While wadm does not answer, a doubt is no reason to ask more often.
-            left = until - now if doubts is None or self.why else min(until - now, doubts)
+            left = until - now if doubts is None or self._away else min(until - now, doubts)
             if left <= 0:
                 if doubts is None:
                     self._configurations.doubt_all()
@@ -139,6 +147,13 @@ class Comparison:
                     await self._news.wait()
         await asyncio.sleep(max(self._timings.settle, self._rests_until - time.monotonic()))
 
+    def _pause(self) -> float:
+        """Return after how many seconds wadm is asked again, should nothing be heard."""
+        if self._away:
+            return self._timings.again
+        usual = self._timings.deaf if self._deaf else self._timings.every
+        return min(usual, self._backoff.bound(self._unread)) if self._unread else usual
+
     async def _compare(self) -> None:
         """Ask wadm for its applications, and for the manifests that are not known."""
         self._wanted, began = False, time.monotonic()
@@ -146,10 +161,12 @@ class Comparison:
         expected = self._said_something or on_another or self.applications.doubts(time.monotonic()) is not None
         self._said_something = False
         self._asked_on = self._link.since
+        self._away = self._garbled = False
         asked, before, trouble = self.applications.events, self._shown(), (self.asked, bool(self.why))
         try:
             models = read_models(await self._link.ask(model_list_subject(*self._of), seconds=self._timings.answer))
         except (LinkAwayError, LatticeDataError) as error:
+            self._away = True
             self._failed(str(error))
             self.applications.refused(asked)
         else:
@@ -157,6 +174,7 @@ class Comparison:
             self.applications.listed(models, asked, time.monotonic())
             await self._get(asked)
             await self._follow_configurations()
+        self._unread = self._unread + 1 if self._garbled else 0
         self.asked = True
         took = time.monotonic() - began
         self._rests_until = time.monotonic() + min(self._timings.rest * took, self._timings.doubt)
@@ -188,6 +206,7 @@ class Comparison:
                     )
                     application = await self._resolved(read_manifest(answer))
                 except (LinkAwayError, LatticeDataError, ValueError) as error:
+                    self._missed(error)
                     self._failed(f"application {name}: {error}")  # it stays wanted, and what it had stays
                 else:
                     self.applications.got(application, asked)
@@ -216,6 +235,7 @@ class Comparison:
         try:
             await self._configurations.read(named)
         except (LinkAwayError, LatticeDataError) as error:
+            self._missed(error)
             self._failed(f"configurations: {error}")
         for manifest in self._manifests.values():
             self.applications.reread(read_application(manifest, self._configurations.known))
@@ -273,6 +293,12 @@ class Comparison:
                 self._changed([application] if application else list(self.applications.known), _trace_of(envelope))
         except LatticeDataError as error:
             self._tell_garbage(subject, error)
+
+    def _missed(self, error: Exception) -> None:
+        if isinstance(error, LinkAwayError):
+            self._away = True
+        else:
+            self._garbled = True
 
     def _failed(self, why: str) -> None:
         if not self.why:
