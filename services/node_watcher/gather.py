@@ -16,7 +16,7 @@ from trellis.provisioning.job_index import JobIndex
 from trellis.provisioning.shim_marks import ShimMarks
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.targets import wanted_on
-from trellis.provisioning.views import KWASM, NodeView, Wish, installed_on, newest, wish_of
+from trellis.provisioning.views import KWASM, NodeView, Wish, newest, wish_of
 from trellis.telemetry import TraceContext
 
 
@@ -46,7 +46,7 @@ class World:
         node = self.nodes.get(name)
         job = newest(self.jobs.of_uid(node.uid)) if node else None
         wanted = wanted_on(node, self.shims.values(), auto_provision=self.auto_provision) if node else frozenset()
-        marked = installed_on(node) if node else {}
+        marked = node.installed if node else {}
         unknown = self.marks.unknown
         waits = self._waits(node, marked) if node is not None and not unknown else {}
         wanted |= waits.keys()

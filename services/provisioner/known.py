@@ -48,7 +48,6 @@ from trellis.provisioning.views import (
     NodeView,
     Target,
     Wish,
-    installed_on,
     last_proved,
     opting_in,
     spec_digest,
@@ -213,7 +212,7 @@ class Known:
 
         What was never proved on the node is removed, of the rest the former versions are installed again that are kept.
         """
-        had = {name: last_proved(digest) for name, digest in installed_on(node).items()}
+        had = {name: last_proved(digest) for name, digest in node.installed.items()}
         new = removals_of([name for name in shims if not had.get(name)], self.shims)
         found = [await self._former(name, node, had[name]) for name in shims if had.get(name)]
         former = tuple(wish for wish in found if wish is not None)
@@ -265,7 +264,7 @@ class Known:
         self.blocked_until = {uid: until for uid, until in self.blocked_until.items() if until > now}
         held = frozenset(self.blocked_until)
         if now < self.handover_until:
-            held |= {node.uid for node in self.nodes.values() if installed_on(node)}
+            held |= {node.uid for node in self.nodes.values() if node.installed}
         return held
 
     def forget_said(self) -> None:

@@ -40,7 +40,6 @@ from trellis.provisioning.views import (
     Wish,
     decode_digests,
     encode_digests,
-    installed_on,
     proof_of,
     proved_of,
     wish_of,
@@ -100,16 +99,16 @@ def _opted_in(node: NodeView, said: Said | None, snapshot: Snapshot) -> list[Act
         said = replace(said, missing=snapshot.missing)
         actions.append(RecordEvent(node.uid, True, Reason.SHIM_MISSING, _missing(snapshot), said))
     proof = proof_of(job, node) if job else None
-    if job and proof and installed_on(node) != job.shims:
+    if job and proof and node.installed != job.shims:
         return [*actions, *_record(node, job, proof, wanted, snapshot.shims)]
     if left := unwanted_left(job, node, wanted):
         return [*actions, *_record_left(node, left, wanted)]
     if lost := vanished(node, job, wanted, snapshot.handlers):
         return [*actions, *_withdraw(node, said, lost, snapshot)]
     if node.marked_digest and (by_now := proof_by_now(node, snapshot.shims)):
-        if repair := _restore(node, Marks(node.marked_digest, by_now, installed_on(node)), snapshot):
+        if repair := _restore(node, Marks(node.marked_digest, by_now, node.installed), snapshot):
             return [*actions, *repair]
-        if said.ready != node.marked_digest and proved_of(installed_on(node)):
+        if said.ready != node.marked_digest and proved_of(node.installed):
             actions.append(_ready(node, said))
     if job and job.failure and job.node_uid == node.uid and node.marked_digest != job.digest:
         actions += _failed(node, job, wanted)
@@ -132,7 +131,7 @@ def _withdraw(node: NodeView, said: Said, lost: tuple[str, ...], snapshot: Snaps
         f"the node no longer lists the runtime handler {handlers} of {', '.join(lost)} (it lists: "
         f"{', '.join(sorted(filter(None, node.handlers))) or 'none'}): labels removed, it is installed again"
     )
-    shims = {name: digest for name, digest in installed_on(node).items() if name not in lost}
+    shims = {name: digest for name, digest in node.installed.items() if name not in lost}
     ops = remove_marks(node)
     if shims:
         marks = marks_of(node, shims)
@@ -183,7 +182,7 @@ def _record(
     message = f"{what} {job.digest} is provisioned (verified: {proof.value})"
     gone = startup_taints_over(node, shims, marks.ready)
     has = dict(node.labels)
-    stay = {name for name in installed_on(node) if name != KWASM and names.shim_label(name) in has}
+    stay = {name for name in node.installed if name != KWASM and names.shim_label(name) in has}
     ops = patch_of(node, proof_labels(node, marks, wanted | stay), annotations, gone)
     return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(gone)}")]
 
@@ -193,7 +192,7 @@ def _record_left(node: NodeView, left: Mapping[str, str], wanted: frozenset[str]
 
     Nothing is proved of it; a node that is marked already keeps its proof.
     """
-    marks = marks_of(node, {**installed_on(node), **left})
+    marks = marks_of(node, {**node.installed, **left})
     ops = patch_of(node, proof_labels(node, marks, wanted), proof_annotations(node, marks))
     message = f"{', '.join(sorted(left))} is on the node and is not wanted any more: its removal is next"
     return _unmark(node, PatchNode(node, ops, Reason.OPTED_OUT, message))
@@ -234,7 +233,7 @@ def _without(gone: tuple[NodeTaint, ...]) -> str:
 
 def _changes(node: NodeView, job: JobView, name: str) -> bool:
     """Say whether a Job is about a Shim, rather than to leave what there is of it."""
-    return job.shims.get(name) != installed_on(node).get(name)
+    return job.shims.get(name) != node.installed.get(name)
 
 
 def _failed(node: NodeView, job: JobView, wanted: frozenset[str]) -> list[Action]:
@@ -257,7 +256,7 @@ def _failed(node: NodeView, job: JobView, wanted: frozenset[str]) -> list[Action
         names.ANNOTATION_FAILED_ATTEMPT: (node.failed_attempt, mark.encode()),
     }
     labels: Changes = {}
-    if (left := marks_after(job, node)) != installed_on(node):
+    if (left := marks_after(job, node)) != node.installed:
         marks = marks_of(node, left)
         labels, annotations = proof_labels(node, marks, wanted), {**proof_annotations(node, marks), **annotations}
     patch = PatchNode(node, patch_of(node, labels, annotations), Reason.FAILED, failure)
@@ -280,7 +279,7 @@ def _opted_out(node: NodeView, said: Said | None, snapshot: Snapshot) -> list[Ac
         return [*actions, *_record_left(node, left, frozenset())]
     if not node.bears_marks:
         return actions
-    shims = installed_on(node)
+    shims = node.installed
     if node.proof and node.marked_digest and shims.keys() - {KWASM}:
         return [*actions, *_removing(node, Marks(node.marked_digest, node.proof, shims), snapshot)]
     steps: list[PatchNode | RecordEvent] = []

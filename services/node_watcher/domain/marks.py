@@ -19,7 +19,6 @@ from trellis.provisioning.views import (
     NodeView,
     Proof,
     Target,
-    decode_digests,
     encode_digests,
     proved_of,
 )
@@ -72,7 +71,7 @@ def proof_labels(node: NodeView, marks: Marks, wanted: frozenset[str]) -> Change
         names.LABEL_PROVISIONED: (node.provisioned, names.provisioned_label_value(node.name) if stays else None),
         names.LABEL_WASM_READY: (node.wasm, ready),
     }
-    for name in {*marks.shims, *decode_digests(node.shims)} - {KWASM}:
+    for name in {*marks.shims, *node.recorded} - {KWASM}:
         label = names.shim_label(name)
         labels[label] = (has.get(label), names.SHIM_PROVISIONED if name in stays else None)
     return labels
@@ -114,7 +113,7 @@ def _nothing_installed(node: NodeView) -> Changes:
 def remove_marks(node: NodeView) -> tuple[PatchOp, ...]:
     """Return the patch that takes every mark of ours away."""
     has = dict(node.labels)
-    of_shims = (names.shim_label(name) for name in decode_digests(node.shims))
+    of_shims = (names.shim_label(name) for name in node.recorded)
     labels = {
         names.LABEL_PROVISIONED: (node.provisioned, None),
         names.LABEL_WASM_READY: (node.wasm, None),
@@ -126,7 +125,7 @@ def remove_marks(node: NodeView) -> tuple[PatchOp, ...]:
 
 def labelled_ready(node: NodeView) -> bool:
     """Say whether pods may be scheduled to the node because of labels of ours: a mass of these is not taken away."""
-    shims = decode_digests(node.shims)
+    shims = node.recorded
     by_shim = bool(shims) and any(names.shim_label(name) in dict(node.labels) for name in shims)
     return node.bears_marks and (node.provisioned is not None or node.wasm is not None or by_shim)
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from trellis.provisioning.shims import ShimView, Taint
-from trellis.provisioning.views import KWASM, NodeTaint, NodeView, Proof, installed_on, proved_of
+from trellis.provisioning.views import KWASM, NodeTaint, NodeView, Proof, proved_of
 
 PatchOp = dict[str, Any]
 
@@ -49,7 +49,7 @@ def proof_by_now(node: NodeView, shims: Iterable[ShimView]) -> Proof | None:
     """
     if node.proof is not Proof.JOB:
         return node.proof
-    handlers, installed = {shim.name: shim.handler for shim in shims}, proved_of(installed_on(node))
+    handlers, installed = {shim.name: shim.handler for shim in shims}, proved_of(node.installed)
     shown = installed and all(name != KWASM and handlers.get(name) in node.handlers for name in installed)
     return Proof.HANDLER if shown else Proof.JOB
 

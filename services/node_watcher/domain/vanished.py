@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from trellis.provisioning.views import JobState, JobView, NodeView, installed_on, proved_of
+from trellis.provisioning.views import JobState, JobView, NodeView, proved_of
 
 
 def vanished(
@@ -22,5 +22,5 @@ def vanished(
     """
     if not node.handlers or (job is not None and (job.deleting or job.state is not JobState.FAILED)):
         return ()
-    marked = sorted(name for name in proved_of(installed_on(node)) if name in wanted and name in handlers)
+    marked = sorted(name for name in proved_of(node.installed) if name in wanted and name in handlers)
     return tuple(name for name in marked if handlers[name] not in node.handlers)

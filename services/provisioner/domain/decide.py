@@ -46,7 +46,6 @@ from trellis.provisioning.views import (
     JobView,
     NodeView,
     Target,
-    installed_on,
     newest,
 )
 
@@ -160,7 +159,7 @@ def _begin(snapshot: Snapshot, node: NodeView, jobs: tuple[JobView, ...]) -> lis
 def leaving(node: NodeView, target: Target) -> tuple[str, ...]:
     """Return the Shims that are to be removed from a node; what a legacy image installed cannot be."""
     wanted = dict(target.shims)
-    return tuple(sorted(name for name in installed_on(node) if name not in wanted and name != KWASM))
+    return tuple(sorted(name for name in node.installed if name not in wanted and name != KWASM))
 
 
 def labelled(node: NodeView, target: Target) -> bool:
@@ -323,7 +322,7 @@ def _end(job: JobView, node: NodeView, reason: Reason, deleting: frozenset[str])
     if job.state is not JobState.ACTIVE or (job.ends_now and not job.stopped):
         return []
     step = DeleteJob(job, reason, foreground=True) if job.stopped else EndJob(job, reason)
-    changes = difference(installed_on(node), job.shims)
+    changes = difference(node.installed, job.shims)
     deleted = bool(changes) and deleting.issuperset(changes)
     return [step] if deleted else [Destroy(_interruption(job), (step,))]
 

@@ -19,7 +19,6 @@ from trellis.provisioning.views import (
     Proof,
     Target,
     encode_digests,
-    installed_on,
     unproved,
 )
 
@@ -38,12 +37,12 @@ def doubted(node: NodeView, entry: Entry, jobs: Iterable[JobView]) -> frozenset[
     removed = not entry.feared and entry.digest == NOTHING
     if recorded or removed or any((job.digest, job.attempt) == tried for job in jobs):
         return frozenset()
-    return frozenset(entry.shims).difference(installed_on(node), {KWASM})
+    return frozenset(entry.shims).difference(node.installed, {KWASM})
 
 
 def feared_on(node: NodeView, shims: Collection[str]) -> NodeView:
     """Return a Node as if its marks named Shims that may be on its disk, with nothing proved of them."""
-    installed = {name: unproved(None) for name in shims} | installed_on(node)
+    installed = {name: unproved(None) for name in shims} | node.installed
     mine = node if node.marked_uid == node.uid else replace(node, failed_attempt=None, failed_shims=None)
     return replace(
         mine,

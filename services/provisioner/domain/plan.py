@@ -39,7 +39,6 @@ from trellis.provisioning.views import (
     NodeView,
     Target,
     held_back,
-    installed_on,
     newest,
 )
 
@@ -261,7 +260,7 @@ def _adopted(world: World, entries: Mapping[str, Entry]) -> dict[str, Entry]:
         if job is None:
             continue
         target = world.targets.get(node.uid)
-        shims = difference(installed_on(node), job.shims) or tuple(sorted(concerned_by(job)))
+        shims = difference(node.installed, job.shims) or tuple(sorted(concerned_by(job)))
         entry = Entry(job.digest, job.attempt, job.created_at, shims)
         at_work = job.state is JobState.ACTIVE and job.failure is None
         waits = left_by(job, node) or (target is not None and not overtaken(job, node, target))

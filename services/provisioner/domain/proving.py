@@ -28,7 +28,6 @@ from trellis.provisioning.views import (
     JobView,
     NodeView,
     Proof,
-    installed_on,
     proof_of,
 )
 
@@ -77,7 +76,7 @@ def _try_out(snapshot: Snapshot, node: NodeView, job: JobView, left: float) -> l
 
 def tried(node: NodeView, job: JobView) -> tuple[str, ...]:
     """Return the Shims that a Job put onto the node, or put there in another version; by name."""
-    had = installed_on(node)
+    had = node.installed
     return tuple(sorted(name for name, digest in job.shims.items() if had.get(name) != digest))
 
 

@@ -17,7 +17,7 @@ from typing import Final
 from trellis.installer_api.spec import ShimWish
 from trellis.provisioning.shims import Refusal, ShimView, is_for
 from trellis.provisioning.targets import rival_of, stays_on, wish_on
-from trellis.provisioning.views import UNPROVED, NodeView, installed_on, last_proved
+from trellis.provisioning.views import UNPROVED, NodeView, last_proved
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def member_of(
     shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_provision: bool, require_checksum: bool
 ) -> Member | None:
     """Return a node among those of a Shim, None if the Shim is neither for it nor on it; ``shims``: all there are."""
-    has = installed_on(node).get(shim.name)
+    has = node.installed.get(shim.name)
     if is_for(shim, node, auto_provision=auto_provision) or stays_on(shim, node):
         shims = tuple(shims)
         wish = wish_on(shim, node, shims, auto_provision=auto_provision, require_checksum=require_checksum)

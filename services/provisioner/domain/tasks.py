@@ -16,7 +16,7 @@ from trellis.crds.shim import RemovalPolicy
 from trellis.installer_api.spec import InstallSpec, ShimWish, removal_of, shim_owner
 from trellis.provisioning.attempts import changes_of
 from trellis.provisioning.shims import ShimView, wish_for
-from trellis.provisioning.views import KWASM, JobView, NodeView, Target, installed_on, unproved
+from trellis.provisioning.views import KWASM, JobView, NodeView, Target, unproved
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Rules:
 
 def task_of(node: NodeView, target: Target, shims: Mapping[str, ShimView], rules: Rules) -> Task:
     """Return what is to be done on a node; what is to go goes in a run of its own."""
-    wanted, installed = dict(target.shims), installed_on(node)
+    wanted, installed = dict(target.shims), node.installed
     if tuple(wanted) == (KWASM,) and not installed.keys() - {KWASM}:
         return Task(target, handlers=(rules.handler,) if rules.handler else ())
     going = sorted(name for name in installed if name not in wanted and name != KWASM)
@@ -91,7 +91,7 @@ def undo_of(node: NodeView, job: JobView, why: str, undoing: Undoing, rules: Rul
 
     What the Job added besides stays as it is, and the Job's outcome says so (ADR 29).
     """
-    had, gone = installed_on(node), {wish.name for wish in undoing.new}
+    had, gone = node.installed, {wish.name for wish in undoing.new}
     after = {name: digest for name, digest in had.items() if name not in gone}
     after |= {name: unproved(had.get(name)) for name in undoing.lost}
     after |= {wish.name: wish.digest for wish in undoing.former}

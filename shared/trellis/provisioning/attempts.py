@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from trellis.limits.backoff import Backoff
 from trellis.names import short_hash
 from trellis.provisioning.int_or_percent import CountOrPercent
-from trellis.provisioning.views import FailedAttempt, NodeView, Target, held_back, installed_on
+from trellis.provisioning.views import FailedAttempt, NodeView, Target, held_back
 
 DISRUPTION_FACTOR = 12
 """A try that restarted a node's container runtime in vain is repeated after ``Retries.most``, and later after as many
@@ -54,7 +54,7 @@ def difference(have: Mapping[str, str], want: Mapping[str, str]) -> tuple[str, .
 
 def changes_of(node: NodeView, target: Target) -> tuple[str, ...]:
     """Return the shims that a node is to get, to get in another version, or to lose; by name."""
-    have, want = installed_on(node), dict(target.shims)
+    have, want = node.installed, dict(target.shims)
     return difference(have, want) if have != want else ()  # asked for every node in every plan
 
 
@@ -130,7 +130,7 @@ def _blamed(node: NodeView, target: Target) -> tuple[str, ...]:
     """Return the shims that failed in the very version that the node is to have and does not have yet; by name."""
     if not (blamed := node.blamed):
         return ()
-    has = installed_on(node)
+    has = node.installed
     return tuple(
         sorted(name for name, digest in target.shims if blamed.get(name) == digest and has.get(name) != digest)
     )

@@ -19,7 +19,6 @@ from trellis.provisioning.views import (
     NodeView,
     Target,
     decode_digests,
-    installed_on,
     unproved,
 )
 
@@ -31,7 +30,7 @@ def left_by(job: JobView | None, node: NodeView) -> dict[str, str]:
     """
     if job is None or job.node_uid != node.uid:
         return {}
-    has = installed_on(node)
+    has = node.installed
     return {name: unproved(None) for name in _there_after(job) if name not in has}
 
 
@@ -40,7 +39,7 @@ def marks_after(job: JobView, node: NodeView) -> dict[str, str]:
 
     What was not taken back is there, and nothing is proved of it; nor of a version that another one replaced.
     """
-    has = installed_on(node)
+    has = node.installed
     if job.operation != UNDO:
         return has | left_by(job, node)
     blamed = decode_digests(job.blamed)
@@ -63,7 +62,7 @@ def overtaken(job: JobView | None, node: NodeView, target: Target | None) -> boo
     """Say whether all that a Job of our installer changes is unwanted by now, and nothing it did is to be recorded."""
     if job is None or not _installs(job) or job.node_uid != node.uid or left_by(job, node):
         return False
-    has, wanted = installed_on(node), dict(target.shims) if target else {}
+    has, wanted = node.installed, dict(target.shims) if target else {}
     changes = {name for name, digest in job.shims.items() if has.get(name) != digest}
     return bool(changes) and not changes & wanted.keys()
 
@@ -71,7 +70,7 @@ def overtaken(job: JobView | None, node: NodeView, target: Target | None) -> boo
 def fulfilled(job: JobView, node: NodeView) -> bool:
     """Say whether a Job did its work and the node's marks say so."""
     done = job.state is JobState.COMPLETE and job.operation != UNDO
-    return done and job.node_uid == node.uid and installed_on(node) == job.shims
+    return done and job.node_uid == node.uid and node.installed == job.shims
 
 
 def _there_after(job: JobView) -> frozenset[str]:

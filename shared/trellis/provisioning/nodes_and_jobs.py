@@ -50,6 +50,11 @@ def _shared(value: S) -> S:
     return value
 
 
+def _own(value: str | None, own: str) -> str | None:
+    """Return the Node's own name or uid where a mark repeats it, so that each is kept once."""
+    return own if value == own else value
+
+
 def view_node(manifest: Manifest) -> NodeView:
     """Project a Node as the API server returns it, whole or as far as ``node_shape`` has it decoded."""
     node = cast("NodeManifest", manifest)
@@ -59,9 +64,10 @@ def view_node(manifest: Manifest) -> NodeView:
     status = node.get("status") or {}
     info = status.get("nodeInfo") or {}
     taints = (node.get("spec") or {}).get("taints") or ()
+    name, uid = metadata["name"], metadata["uid"]
     return NodeView(
-        name=metadata["name"],
-        uid=metadata["uid"],
+        name=name,
+        uid=uid,
         resource_version=metadata["resourceVersion"],
         architecture=sys.intern(info.get("architecture", "")),
         operating_system=info.get("operatingSystem") or labels.get("kubernetes.io/os", "linux"),
@@ -69,12 +75,12 @@ def view_node(manifest: Manifest) -> NodeView:
         labels=tuple(sorted(map(_shared, labels.items()))),
         handlers=_shared(frozenset(handler.get("name", "") for handler in status.get("runtimeHandlers") or ())),
         opt_in=_shared(annotations.get(names.ANNOTATION_OPT_IN)),
-        provisioned=labels.get(names.LABEL_PROVISIONED),
-        provisioned_name=annotations.get(names.LABEL_PROVISIONED),
+        provisioned=_own(labels.get(names.LABEL_PROVISIONED), name),
+        provisioned_name=_own(annotations.get(names.LABEL_PROVISIONED), name),
         wasm=_shared(labels.get(names.LABEL_WASM_READY)),
         digest=_shared(annotations.get(names.ANNOTATION_DIGEST)),
         verified=_shared(annotations.get(names.ANNOTATION_VERIFIED)),
-        marked_uid=annotations.get(names.ANNOTATION_NODE_UID),
+        marked_uid=_own(annotations.get(names.ANNOTATION_NODE_UID), uid),
         failure=annotations.get(names.ANNOTATION_FAILURE),
         failed_attempt=annotations.get(names.ANNOTATION_FAILED_ATTEMPT),
         failed_shims=annotations.get(names.ANNOTATION_BLAMED),

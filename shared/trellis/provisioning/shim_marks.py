@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from trellis.provisioning.views import KWASM, JobView, NodeView, decode_digests
+from trellis.provisioning.views import KWASM, JobView, NodeView
 
 _NAMED = 3
 
@@ -27,7 +27,7 @@ class ShimMarks:
 
     def take_node(self, name: str, node: NodeView | None) -> None:
         """Take a Node as it is now; None if it is deleted."""
-        shims = frozenset(decode_digests(node.shims)) - {KWASM} if node is not None else frozenset[str]()
+        shims = frozenset(node.recorded) - {KWASM} if node is not None else frozenset[str]()
         if shims:
             self.nodes[name] = shims
         else:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from trellis.crds.shim import RemovalPolicy
 from trellis.installer_api.spec import ShimWish
 from trellis.provisioning.shims import Refusal, ShimView, is_for, wish_for
-from trellis.provisioning.views import KWASM, SUPPORTED_OS, NodeView, Target, Wish, installed_on, wish_of
+from trellis.provisioning.views import KWASM, SUPPORTED_OS, NodeView, Target, Wish, wish_of
 
 
 def rival_of(shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_provision: bool) -> str:
@@ -22,7 +22,7 @@ def rival_of(shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_
     A handler is one Shim's. Of several that want it on a node the one that is installed there keeps it, else the first
     by name gets it.
     """
-    installed = installed_on(node)
+    installed = node.installed
     others = [
         other.name
         for other in shims
@@ -37,7 +37,7 @@ def rival_of(shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_
 def stays_on(shim: ShimView, node: NodeView) -> bool:
     """Say whether a node keeps a Shim that cannot be acted on: a slip in a spec must not take it from every node."""
     may = node.opt_in is None or wish_of(node, auto_provision=False) is Wish.IN
-    return bool(shim.invalid) and not shim.deleting and may and shim.name in installed_on(node).keys() - {KWASM}
+    return bool(shim.invalid) and not shim.deleting and may and shim.name in node.installed.keys() - {KWASM}
 
 
 def wish_on(
@@ -75,7 +75,7 @@ def target_of(
     to a removal.
     """
     shims = tuple(shims)
-    installed = installed_on(node)
+    installed = node.installed
     names_wanted = wanted_on(node, shims, auto_provision=auto_provision, legacy=kwasm is not None)
     going = {name for name in installed if name not in names_wanted and name != KWASM}
     if going:

@@ -13,6 +13,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
+from sys import intern
+from types import MappingProxyType
 from typing import Any, Final
 
 from trellis import names
@@ -20,6 +22,8 @@ from trellis.installer_api.digits import whole
 from trellis.provisioning.excluded_nodes import Skip
 
 Manifest = dict[str, Any]
+Digests = MappingProxyType[str, str]
+"""Digests by Shim name, decoded once and shared."""
 
 SUPPORTED_OS: Final = "linux"
 PROVISION: Final = "provision"
@@ -109,7 +113,7 @@ class FailedAttempt:
         number, ended = whole(attempt), whole(at)
         if not number or ended is None or more not in ([], [_DISRUPTIVE]):
             return None
-        return cls(digest, number, ended, bool(more))
+        return cls(intern(digest), number, ended, bool(more))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,26 +160,36 @@ class NodeView:
     """Why no installer is to run on it, None if one may."""
     has_annotations: bool = True
     has_labels: bool = True
+    proof: Proof | None = field(init=False, repr=False, compare=False)
+    """What the Node says was proved; None for a value that is none of ours."""
+    marked_digest: str | None = field(init=False, repr=False, compare=False)
+    """Digest of what is proved on this very Node; None if unmarked or marked for a former one of that name."""
+    failed: FailedAttempt | None = field(init=False, repr=False, compare=False)
+    """The last failure recorded for this very Node."""
+    blamed: Digests = field(init=False, repr=False, compare=False)
+    """What the last failures on this very Node were blamed on."""
+    recorded: Digests = field(init=False, repr=False, compare=False)
+    """What the Node's record names, be it that of a former Node of the name."""
+    installed: Digests = field(init=False, repr=False, compare=False)
+    """What is on this very Node by its marks; :data:`UNPROVED` begins the digests that prove nothing."""
 
-    @property
-    def proof(self) -> Proof | None:
-        """What the Node says was proved; None for a value that is none of ours."""
-        return PROOFS.get(self.verified or "")
-
-    @property
-    def marked_digest(self) -> str | None:
-        """Digest of what is proved on this very Node; None if unmarked or marked for a former one of that name."""
-        return self.digest if self.marked_uid == self.uid and self.proof else None
-
-    @property
-    def failed(self) -> FailedAttempt | None:
-        """The last failure recorded for this very Node."""
-        return FailedAttempt.decode(self.failed_attempt) if self.marked_uid == self.uid else None
-
-    @property
-    def blamed(self) -> dict[str, str]:
-        """What the last failures on this very Node were blamed on: digests by Shim name."""
-        return decode_digests(self.failed_shims) if self.marked_uid == self.uid else {}
+    def __post_init__(self) -> None:
+        """Decode the annotations: once, as each plan asks for them. Nodes share what equal ones decode to."""
+        mine, proof = self.marked_uid == self.uid, PROOFS.get(self.verified or "")
+        recorded, digest = decode_digests(self.shims), self.digest if mine and proof else None
+        installed = decode_digests(None)
+        if digest is not None:
+            installed = recorded if self.shims is not None else _of_legacy(digest)
+        decoded = {
+            "proof": proof,
+            "marked_digest": digest,
+            "failed": FailedAttempt.decode(self.failed_attempt) if mine else None,
+            "blamed": decode_digests(self.failed_shims if mine else None),
+            "recorded": recorded,
+            "installed": installed,
+        }
+        for name, value in decoded.items():
+            object.__setattr__(self, name, value)
 
     @property
     def bears_marks(self) -> bool:
@@ -228,9 +242,9 @@ class JobView:
     suspended: bool = False
 
     @property
-    def shims(self) -> dict[str, str]:
-        """What the node has once the Job did its work: digests by Shim name."""
-        return {KWASM: self.digest} if self.installs is None else decode_digests(self.installs)
+    def shims(self) -> Digests:
+        """What the node has once the Job did its work."""
+        return _of_legacy(self.digest) if self.installs is None else decode_digests(self.installs)
 
     @property
     def stopped(self) -> bool:
@@ -303,13 +317,6 @@ def recorded_on(node: NodeView) -> dict[str, str]:
     return {names.ANNOTATION_DIGEST: node.digest or "", names.ANNOTATION_FAILED_ATTEMPT: node.failed_attempt or ""}
 
 
-def installed_on(node: NodeView) -> dict[str, str]:
-    """Return what is on a node by its marks: digests by Shim name; :data:`UNPROVED` begins those that prove nothing."""
-    if (digest := node.marked_digest) is None:
-        return {}
-    return {KWASM: digest} if node.shims is None else decode_digests(node.shims)
-
-
 def proved_of(digests: Mapping[str, str]) -> dict[str, str]:
     """Return of digests by Shim name those of versions that were proved."""
     return {name: digest for name, digest in digests.items() if not digest.startswith(UNPROVED)}
@@ -327,7 +334,7 @@ def last_proved(digest: str | None) -> str:
 
 def held_back(target: Target, node: NodeView, held: Collection[str]) -> Target:
     """Return a target without the Shims that are held back: of these the node keeps what it has."""
-    installed = installed_on(node)
+    installed = node.installed
     left = {name: installed.get(name, "") if name in held else digest for name, digest in target.shims}
     return Target(tuple((name, digest) for name, digest in left.items() if digest))
 
@@ -337,15 +344,16 @@ def encode_digests(digests: Mapping[str, str]) -> str:
     return " ".join(f"{name}={digest}" for name, digest in sorted(digests.items()))
 
 
-def decode_digests(value: str | None) -> dict[str, str]:
+@lru_cache(maxsize=4096)  # few values for many nodes and Jobs
+def decode_digests(value: str | None) -> Digests:
     """Read :func:`encode_digests`; what someone edited into something else is left out, and so installed again."""
-    return dict(_decoded(value or ""))
+    pairs = (item.partition("=") for item in (value or "").split())
+    return MappingProxyType({name: digest for name, _, digest in pairs if name and digest})
 
 
-@lru_cache(maxsize=4096)  # few values for many nodes, asked many times a plan
-def _decoded(value: str) -> tuple[tuple[str, str], ...]:
-    pairs = (item.partition("=") for item in value.split())
-    return tuple((name, digest) for name, _, digest in pairs if name and digest)
+@lru_cache(maxsize=4096)  # as above
+def _of_legacy(digest: str) -> Digests:
+    return MappingProxyType({KWASM: digest})
 
 
 def newest(jobs: tuple[JobView, ...]) -> JobView | None:

@@ -41,7 +41,6 @@ from trellis.provisioning.views import (
     FailedAttempt,
     decode_digests,
     encode_digests,
-    installed_on,
     proof_of,
     shows,
     wish_of,
@@ -203,7 +202,7 @@ def _judge_node(case: tuple[dict[str, Any], dict[str, Any]]) -> str:
     node, job = view_node(case[0]), view_job(case[1])
     wish_of(node, auto_provision=True)
     assert node.bears_marks in (True, False)
-    for digests in (node.blamed, installed_on(node), job.shims):
+    for digests in (node.blamed, node.installed, job.shims):
         # Names and digests have no blanks in them, nor can labels.
         plain = {name: one for name, one in digests.items() if name.split() == [name] and one.split() == [one]}
         assert decode_digests(encode_digests(plain)) == plain

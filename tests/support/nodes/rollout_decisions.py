@@ -31,7 +31,7 @@ from trellis.provisioning.ledger import Entry, Ledger, Try
 from trellis.provisioning.nodes_and_jobs import view_job, view_node
 from trellis.provisioning.shims import ShimView, Verification
 from trellis.provisioning.targets import target_of, wanted_on
-from trellis.provisioning.views import JobView, NodeView, Target, installed_on
+from trellis.provisioning.views import JobView, NodeView, Target
 from trellis_dev.fakes.patches import json_patch
 from trellis_dev.testing.builders import a_shim
 
@@ -96,7 +96,7 @@ def a_fresh_node(index: int, suffix: str = "") -> NodeView:
 
 def _as_node(manifest: Mapping[str, Any]) -> Node:
     view = view_node(dict(manifest))
-    return Node(**{field.name: getattr(view, field.name) for field in fields(NodeView)})
+    return Node(**{field.name: getattr(view, field.name) for field in fields(NodeView) if field.init})
 
 
 def _as_job(manifest: Mapping[str, Any]) -> Job:
@@ -172,7 +172,7 @@ def marked(node: NodeView, job: JobView | None, wish: Wish) -> NodeView | None:
     """The node as node_watcher leaves it; None if it writes nothing."""
     shims = wish.shims()
     wanted = wanted_on(node, shims, auto_provision=False, legacy=False)
-    handlers = {shim.name: shim.handler for shim in shims if shim.name in installed_on(node)}
+    handlers = {shim.name: shim.handler for shim in shims if shim.name in node.installed}
     here = tuple(shim for shim in shims if shim.name in wanted)
     said = Said(node.uid, opted_in=bool(wanted))
     for action in watching.decide(NodeSnapshot(node.name, node, job, said, wanted, handlers, here)):

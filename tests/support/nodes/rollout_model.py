@@ -27,7 +27,7 @@ from support.nodes.rollout_decisions import (
     target_on,
 )
 from trellis.provisioning.ledger import Entry, Try
-from trellis.provisioning.views import JobState, JobView, NodeView, Target, decode_digests, installed_on, newest
+from trellis.provisioning.views import JobState, JobView, NodeView, Target, decode_digests, newest
 
 MOST_AT_ONCE: Final = "more nodes are changed at once than may be"
 ONE_INSTALLER: Final = "more than one installer works on a node"
@@ -335,7 +335,7 @@ def _carried_out(state: State, action: Action) -> tuple[State, bool]:
 def _open(job: JobView, node: NodeView, target: Target | None) -> bool:
     """Whether a Job works on its node, or its end is not recorded there and is to be."""
     if job.state is JobState.COMPLETE:
-        return not job.deleting and installed_on(node) != job.shims
+        return not job.deleting and node.installed != job.shims
     failed = node.failed
     return job.state is JobState.ACTIVE or (
         target is not None  # what failed for nobody left nothing, and is not recorded
@@ -350,7 +350,7 @@ def _changed_by(job: JobView, node: NodeView) -> NodeView:
 
 def _has(node: NodeView, shims: dict[str, str]) -> bool:
     """Whether a node has these Shims on its disk and no other, and its marks say so."""
-    return installed_on(node) == shims and node.handlers - {""} == {*shims}
+    return node.installed == shims and node.handlers - {""} == {*shims}
 
 
 def _not_for(slot: Entry | None, action: CreateJob) -> bool:

@@ -24,7 +24,6 @@ from trellis.provisioning.views import (
     Proof,
     Target,
     encode_digests,
-    installed_on,
 )
 from trellis_dev.testing.builders import DIGEST, a_job, a_node, a_shim, opted_in, proved
 
@@ -51,7 +50,7 @@ def deciding(node: NodeView, *shims: ShimView, job: JobView | None = None) -> li
     wanted = wanted_on(node, shims, auto_provision=False)
     of_node = tuple(shim for shim in shims if shim.name in wanted)
     said = Said(node.uid, opted_in=True, ready=node.marked_digest)
-    handlers = {shim.name: shim.handler for shim in shims if shim.name in installed_on(node)}
+    handlers = {shim.name: shim.handler for shim in shims if shim.name in node.installed}
     return decide(Snapshot(node.name, node, job, said, wanted, handlers, of_node))
 
 

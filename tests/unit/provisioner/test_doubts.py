@@ -8,7 +8,7 @@ import pytest
 
 from provisioner.domain.doubts import NOTHING, doubted, feared_on
 from trellis.provisioning.ledger import Entry
-from trellis.provisioning.views import KWASM, JobView, NodeView, installed_on
+from trellis.provisioning.views import KWASM, JobView, NodeView
 from trellis_dev.testing.builders import DIGEST, a_job, a_node, opted_in
 
 TRY = Entry(DIGEST, 1, 5, ("slight", "spin"))
@@ -58,13 +58,13 @@ def test_what_a_try_whose_job_is_gone_may_have_left(
 
 def test_a_node_seen_as_if_its_marks_named_what_may_be_there() -> None:
     seen = feared_on(marked(NODE, "spin=ab"), {"slight", "spin"})
-    assert installed_on(seen) == {"spin": "ab", "slight": "?"}
+    assert seen.installed == {"spin": "ab", "slight": "?"}
     assert seen.verified == "handler"
 
 
 def test_the_record_of_a_former_node_is_not_that_of_the_one_with_its_name() -> None:
     former = replace(marked(NODE, "other=ab"), marked_uid="former", failed_attempt=f"{DIGEST}/3/7", failed_shims="x=y")
     seen = feared_on(former, {"spin"})
-    assert installed_on(seen) == {"spin": "?"}
+    assert seen.installed == {"spin": "?"}
     assert seen.failed is None
     assert seen.blamed == {}

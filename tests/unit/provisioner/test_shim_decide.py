@@ -28,7 +28,7 @@ from trellis.provisioning.other_controllers import Controller, Peer
 from trellis.provisioning.revisions import KEPT, Revision
 from trellis.provisioning.shim_status import OTHER_CONTROLLER, Condition, Counts, Status, make_status, read_status
 from trellis.provisioning.shims import Refusal, ShimView, wish_for
-from trellis.provisioning.views import NodeView, Target, encode_digests, installed_on
+from trellis.provisioning.views import NodeView, Target, encode_digests
 from trellis_dev.testing.builders import a_node, a_shim, failed, proved
 
 SPIN = a_shim(finalizers=(names.FINALIZER,))
@@ -63,8 +63,8 @@ def deciding(
     **changes: Any,
 ) -> list[Action]:
     """Decide with nodes that the Shim is for, and ``holders`` that it is not for and that have it."""
-    members = [Member(node, refusal or wish(), installed_on(node).get("spin"), rival) for node in nodes]
-    leaving = [Member(node, None, installed_on(node).get("spin", "")) for node in holders]
+    members = [Member(node, refusal or wish(), node.installed.get("spin"), rival) for node in nodes]
+    leaving = [Member(node, None, node.installed.get("spin", "")) for node in holders]
     snapshot = Snapshot(
         shim=shim,
         status=status or Status(),

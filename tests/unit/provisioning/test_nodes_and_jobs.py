@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from trellis.provisioning.job_index import JobIndex
 from trellis.provisioning.nodes_and_jobs import unix_seconds, view_job, view_node
 from trellis.provisioning.views import FailedAttempt, JobState
-from trellis_dev.testing.builders import a_job, a_node
+from trellis_dev.testing.builders import a_job, a_node, proved
 
 NODE = {
     "metadata": {
@@ -69,6 +70,17 @@ def job_manifest(*conditions: dict[str, str], **status: object) -> dict[str, obj
         },
         "status": {"conditions": list(conditions), **status},
     }
+
+
+def test_annotations_are_decoded_once_and_nodes_share_what_they_decode_to() -> None:
+    one, other = (replace(proved(a_node(name)), shims="slight=1 spin=2") for name in ("a", "b"))
+    assert one.installed == {"slight": "1", "spin": "2"}
+    assert one.installed is other.installed
+    with pytest.raises(TypeError):
+        one.installed["spin"] = "3"  # type: ignore[index]
+    edited = replace(one, shims="=x spin", failed_attempt="//")
+    assert (edited.installed, edited.failed) == ({}, None)
+    assert (edited.shims, edited.failed_attempt) == ("=x spin", "//"), "what is replaced is named by what was there"
 
 
 @pytest.mark.parametrize(

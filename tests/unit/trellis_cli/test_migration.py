@@ -19,7 +19,7 @@ from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.provisioning.other_controllers import Peer
 from trellis.provisioning.shims import view_shim
 from trellis.provisioning.targets import target_of
-from trellis.provisioning.views import KWASM, NodeView, installed_on
+from trellis.provisioning.views import KWASM, NodeView
 from trellis_cli.migrate.model.kwasm import Values, plan_kwasm, values_of, with_values
 from trellis_cli.migrate.model.plan import (
     DeleteJob,
@@ -127,7 +127,7 @@ def taken_over(seen: World, name: str = "node-1") -> NodeView:
         require_checksum=seen.rules.require_checksum,
     )
     assert target is not None
-    assert installed_on(node) == dict(target.shims)
+    assert node.installed == dict(target.shims)
     assert node.marked_digest == target.digest
     watched = decide(Snapshot(node.name, node, None, None, seen.wanted(node)))
     assert [type(action).__name__ for action in watched] == ["SayFact", "SayFact"]  # no patch: labels are as wanted
@@ -236,14 +236,14 @@ def test_two_shims_on_a_node_are_taken_over_by_one_patch() -> None:
     manifests = [shows(node, "spin", "slight"), of_rcm("shim"), of_rcm("shim", shim="slight")]
     assert [step.object for step in plan_rcm(world(*manifests))].count("Node node-1") == 1
     node = after(plan_rcm, *manifests)[0]
-    assert installed_on(taken_over(world(*manifests))).keys() == {"spin", "slight"}
+    assert taken_over(world(*manifests)).installed.keys() == {"spin", "slight"}
 
 
 def test_both_operators_on_one_node_are_taken_over_in_either_order() -> None:
     for first, second in ((plan_kwasm, plan_rcm), (plan_rcm, plan_kwasm)):
         node = labelled(of_kwasm("node"), spin="provisioned", **{"spin-nodes": "true"})
         left = after(second, *after(first, node, of_kwasm("job"), of_rcm("shim")))
-        assert installed_on(taken_over(world(*left))).keys() == {KWASM, "spin"}
+        assert taken_over(world(*left)).installed.keys() == {KWASM, "spin"}
 
 
 LEFT_OF_RCM = {

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from trellis import names
 from trellis.provisioning.other_controllers import Peer, is_of
-from trellis.provisioning.views import KWASM, JobState, NodeView, Proof, Wish, installed_on, wish_of
+from trellis.provisioning.views import KWASM, JobState, NodeView, Proof, Wish, wish_of
 from trellis_cli.migrate.model.plan import DeleteJob, Doing, Listed, PeerJob, Rules, Step, World, listed, take_over
 
 _IMAGE: Final = "INSTALLER_IMAGE"
@@ -70,7 +70,7 @@ def plan_kwasm(world: World) -> list[Step]:
     """Return what becomes of each node with KWasm's label, and of each Job of it; nodes first, by name."""
     jobs = [job for job in world.jobs if not job.shim]
     steps = []
-    taken = {node.name for node in world.nodes if KWASM in installed_on(node)}
+    taken = {node.name for node in world.nodes if KWASM in node.installed}
     for node in sorted(world.nodes, key=lambda node: node.name):
         job = next((job for job in jobs if job.is_on(node)), None)
         if _is_ours(node, job):
@@ -84,7 +84,7 @@ def plan_kwasm(world: World) -> list[Step]:
 
 def _is_ours(node: NodeView, job: PeerJob | None) -> bool:
     """Say whether KWasm's label is not there, or is ours: it comes with any Shim that is proved."""
-    if node.provisioned is None or KWASM in installed_on(node):
+    if node.provisioned is None or KWASM in node.installed:
         return True
     return node.marked_digest is not None and job is None
 

@@ -23,7 +23,7 @@ from trellis.provisioning.nodes_and_jobs import unix_seconds, view_job
 from trellis.provisioning.other_controllers import Peer, in_charge, view_controller
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.targets import target_of, wanted_on
-from trellis.provisioning.views import JobState, NodeView, Proof, Target, encode_digests, installed_on, spec_digest
+from trellis.provisioning.views import JobState, NodeView, Proof, Target, encode_digests, spec_digest
 from trellis_cli.migrate.model.writes import CreateObject, DeleteObject, PatchObject
 
 Manifest = dict[str, Any]
@@ -186,7 +186,7 @@ def take_over(world: World, node: NodeView, shims: Mapping[str, str], proof: Pro
     The proof of a node is that of the best proved of its Shims, as it is after a Job of ours. The step writes nothing
     if the node is marked so already.
     """
-    had = installed_on(node)
+    had = node.installed
     if had and node.proof and node.proof is not Proof.JOB:
         proof = node.proof
     shims = {**had, **shims}

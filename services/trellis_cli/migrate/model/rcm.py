@@ -16,7 +16,7 @@ from trellis import names
 from trellis.installer_api.spec import ShimWish
 from trellis.kube.preconditions import only_if
 from trellis.provisioning.shims import Refusal, ShimView, is_for, wish_for
-from trellis.provisioning.views import JobState, NodeView, Proof, installed_on
+from trellis.provisioning.views import JobState, NodeView, Proof
 from trellis_cli.migrate.model.plan import DeleteJob, Doing, Listed, PatchShim, PeerJob, Step, World, listed, take_over
 
 FINALIZERS: Final = frozenset({"rcm.spinkube.dev/finalizer", "kwasm.sh/finalizer"})
@@ -28,13 +28,13 @@ def plan_rcm(world: World) -> list[Step]:
     """Return what becomes of nodes, Shims, RuntimeClasses and Jobs, in the order in which it is done."""
     steps: list[Step] = []
     holders: dict[str, set[str]] = {
-        shim.name: {node.name for node in world.nodes if shim.name in installed_on(node)} for shim in world.shims
+        shim.name: {node.name for node in world.nodes if shim.name in node.installed} for shim in world.shims
     }
     for node in sorted(world.nodes, key=lambda node: node.name):
         taken: dict[str, tuple[ShimView, str]] = {}
         for shim in sorted(world.shims, key=lambda shim: shim.name):
             value = dict(node.labels).get(names.shim_label(shim.name))
-            if value not in _VALUES or shim.name in installed_on(node):
+            if value not in _VALUES or shim.name in node.installed:
                 continue
             found = _version(world, node, shim, value)
             if isinstance(found, Step):

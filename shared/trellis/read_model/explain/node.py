@@ -22,7 +22,6 @@ from trellis.provisioning.views import (
     JobState,
     NodeView,
     Wish,
-    installed_on,
     newest,
     proved_of,
     wish_of,
@@ -110,7 +109,7 @@ def _kubelet(node: Manifest, view: NodeView) -> Line:
 def _leaving(world: NodeWorld, view: NodeView) -> Iterator[Line]:
     """Yield the Shims of the node that are being deleted, where the circuit breaker holds that."""
     for name in sorted(shim.name for shim in world.shims if shim.deleting and shim.name in world.held):
-        if name in installed_on(view):
+        if name in view.installed:
             yield _held(world, name, "it is being deleted and still here")
 
 
@@ -149,7 +148,7 @@ def _out(view: NodeView) -> str:
 
 def _shims(world: NodeWorld, view: NodeView, *, begun: bool) -> Iterator[Line]:
     """Yield what each Shim that is for the node has come to there; ``begun``: an installer is, or was, at work."""
-    proved = proved_of(installed_on(view))
+    proved = proved_of(view.installed)
     for shim in sorted(world.shims, key=lambda one: one.name):
         if shim.invalid or not is_for(shim, view, auto_provision=False):
             continue

@@ -14,7 +14,7 @@ from trellis.provisioning.ledger import Ledger
 from trellis.provisioning.shim_status import OTHER_CONTROLLER as OTHER
 from trellis.provisioning.shim_status import Reason
 from trellis.provisioning.shims import ShimView, is_for, view_shim
-from trellis.provisioning.views import NodeView, installed_on, proved_of
+from trellis.provisioning.views import NodeView, proved_of
 from trellis.read_model.explain.job import failure_line
 from trellis.read_model.explain.page import Explanation, Line, Rank, condition, words
 from trellis.read_model.explain.subject import Beside, Subject, looked_at
@@ -64,7 +64,7 @@ def _chain(world: ShimWorld) -> Iterator[Line]:
     view, status = view_shim(dict(world.shim)), world.shim.get("status") or {}
     text = f"handler {view.handler or 'unknown'}, RuntimeClass {view.runtime_class or 'unknown'}"
     if view.deleting:
-        left = sum(view.name in installed_on(node) for node in world.nodes)
+        left = sum(view.name in node.installed for node in world.nodes)
         text = f"it is being deleted, and goes once no node has it: {left} nodes still have it; {text}"
     yield Line("shim", text, well=not view.deleting)
     yield looked_at(world.shim, "provisioner")
@@ -103,7 +103,7 @@ def _node(world: ShimWorld, view: ShimView, node: NodeView) -> Line | None:
     found = world.held.get(node.name)
     if found is None and node.failed is not None and node.failed.digest != node.marked_digest:
         found = failure_line(node.failure or "the last attempt failed", None)
-    if found is None and not node.ready and view.name not in proved_of(installed_on(node)):
+    if found is None and not node.ready and view.name not in proved_of(node.installed):
         text, do = "its kubelet does not report it ready", f"`kubectl describe node {node.name}`"
         found = Line("kubelet", text, False, do, Rank.CAUSE)
     if found is None:

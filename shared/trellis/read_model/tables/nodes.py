@@ -23,7 +23,6 @@ from trellis.provisioning.views import (
     JobView,
     NodeView,
     Wish,
-    installed_on,
     newest,
     proved_of,
     wish_of,
@@ -178,7 +177,7 @@ def _state(node: NodeView, job: JobView | None, entry: Entry | None) -> NodeStat
     if _failure(node) is not None:
         return NodeState.FAILED
     # What is there and not proved (ADR 29) is not what anybody may run on.
-    return NodeState.READY if proved_of(installed_on(node)) else NodeState.WAITING
+    return NodeState.READY if proved_of(node.installed) else NodeState.WAITING
 
 
 def _failure(node: NodeView) -> FailedAttempt | None:

@@ -22,7 +22,7 @@ from trellis.provisioning.revisions import Revision
 from trellis.provisioning.shim_status import OTHER_CONTROLLER, Condition, Reason, Status
 from trellis.provisioning.shims import Refusal, ShimView, is_for
 from trellis.provisioning.targets import stays_on, target_of, wish_on
-from trellis.provisioning.views import FailedAttempt, NodeView, installed_on
+from trellis.provisioning.views import FailedAttempt, NodeView
 
 _NAMED: Final = 5
 _BLOCKING: Final = frozenset(
@@ -208,7 +208,7 @@ def last_failure(world: World) -> int | None:
     failures = (
         _failure(world, node, auto)
         for node in world.nodes
-        if is_for(world.shim, node, auto_provision=auto) or world.shim.name in installed_on(node)
+        if is_for(world.shim, node, auto_provision=auto) or world.shim.name in node.installed
     )
     return max((failure.at for failure in failures if failure), default=None)
 
@@ -226,7 +226,7 @@ def node_of(world: World, node: NodeView, outlook: Outlook) -> ShimNode | None:
     """Return how far a node is, None if the rollout is none of its."""
     shim, auto, halted = world.shim, outlook.auto, outlook.halted
     wanted = is_for(shim, node, auto_provision=auto) or stays_on(shim, node)
-    has = installed_on(node).get(shim.name)
+    has = node.installed.get(shim.name)
     entry = world.ledger.entries.get(node.uid)
     entry = entry if entry and shim.name in entry.shims else None
     if not wanted and has is None and entry is None:
