@@ -7,7 +7,7 @@ Invariant: each write names what it was decided on; what is there already, from 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import assert_never
 
 from provisioner.admitted import create_job
@@ -15,7 +15,6 @@ from provisioner.domain.actions import CreateCanary, CreateUndo, DeleteCanary, P
 from provisioner.domain.canary import Canary, class_of
 from provisioner.domain.canary_resources import make_canary_class, make_canary_pod
 from provisioner.domain.resources import make_installer_job
-from provisioner.domain.verdicts import blame
 from provisioner.known import Known
 from trellis import names
 from trellis.kube.client import Kube
@@ -80,20 +79,17 @@ class ProofEffects:
 
     async def _take_back(self, action: CreateUndo) -> None:
         """Make the Job that takes back what another did."""
-        job = action.job
-        why = f"{action.reason.value}: {action.message}"
+        job, task = action.job, action.task
         with self.telemetry.tracer.start_as_current_span(
             "create undoing job", attributes={"k8s.node.name": action.node.name, "trellis.reason": action.reason.value}
         ):
             trace = current_trace()
-            task = await self.known.undo(action.node, job, action.shims, why)
-            task = replace(task, blamed=blame(job, action.shims))
             manifest = make_installer_job(
                 self.known.installer, action.node, task, job.attempt, trace.traceparent if trace else None
             )
             with contextlib.suppress(AlreadyExists):
                 await create_job(self.kube, manifest)
-        _log.warning("taking back what did not prove itself", node=job.node, shims=action.shims, why=why)
+        _log.warning("taking back what did not prove itself", node=job.node, shims=task.blamed, why=task.why)
 
     async def _ensure_class(self, canary: Canary) -> None:
         name = class_of(canary)

@@ -15,9 +15,14 @@ from provisioner.domain.canary import Canary, CanaryPod, canary_of
 from provisioner.domain.decide import inspect, labelled, leaving, to_begin
 from provisioner.domain.job_clock import at_work
 from provisioner.domain.plan import World, begun_of
+from provisioner.domain.proving import in_vain
+from provisioner.domain.tasks import Former, had_of, kept_version
 from provisioner.known import Known
+from trellis.installer_api.spec import ShimWish
+from trellis.kube.resources import CONTROLLER_REVISIONS, SHIMS
 from trellis.provisioning.ledger import Ledger
 from trellis.provisioning.leftovers import fulfilled
+from trellis.provisioning.revisions import label_selector, revisions_of
 from trellis.provisioning.views import JobView, NodeView, Target, newest, proof_of
 
 
@@ -111,6 +116,30 @@ async def snapshot_of(known: Known, name: str) -> Snapshot:
         shims_unknown=known.marks.unknown,
         policies=tuple((shim.name, shim.removal_policy) for shim in known.shims.values() if shim.name in going),
     )
+
+
+async def with_former(known: Known, snapshot: Snapshot) -> Snapshot:
+    """Return a snapshot with the former versions that its node may go back to; reads them if it does.
+
+    Raises:
+        KubeError: they cannot be read, and nothing may be decided without them.
+    """
+    node = snapshot.node
+    job = newest(tuple(job for job in snapshot.jobs if node is not None and job.node_uid == node.uid))
+    if node is None or job is None or snapshot.shims_unknown or not (shims := in_vain(snapshot, node, job)):
+        return snapshot
+    there = {name: known.shims[name] for name in shims if name in known.shims}
+    kept = [await _kept(known, name, node, digest) for name, digest in had_of(node, there).items()]
+    former = Former(tuple(wish for wish in kept if wish is not None), there, known.settings.allow_http)
+    return replace(snapshot, former=former)
+
+
+async def _kept(known: Known, name: str, node: NodeView, digest: str) -> ShimWish | None:
+    """Return what installs a version of a Shim that a node had, None if that version is not kept."""
+    manifest = await known.kube.get(SHIMS, name)
+    listing = await known.kube.list(CONTROLLER_REVISIONS, known.settings.namespace, label_selector=label_selector(name))
+    revisions = revisions_of(manifest["metadata"]["uid"], listing.items)
+    return kept_version(manifest, revisions, node.architecture, digest)
 
 
 async def _update_refused(known: Known, node: NodeView | None, job: JobView | None, done_for: float) -> str:

@@ -20,35 +20,31 @@ from provisioner.domain.plan import is_forgiven
 from provisioner.domain.resources import Manifest, Task
 from provisioner.domain.shim_nodes import Member, member_of
 from provisioner.domain.signatures import Keys
-from provisioner.domain.tasks import Rules, Undoing, removals_of, task_of, undo_of
+from provisioner.domain.tasks import Rules, task_of
 from provisioner.pod_refusals import PodRefusals
 from provisioner.pods import Pods
 from provisioner.refused_nodes import RefusedNodes
 from provisioner.settings import Settings
 from provisioner.timings import Timings
 from trellis import names
-from trellis.installer_api.spec import ShimWish
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.mass_deletions import Deletions
-from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, SHIMS
+from trellis.kube.resources import CONFIGMAPS, SHIMS
 from trellis.provisioning.attempts import changes_of
 from trellis.provisioning.excluded_nodes import Skip
 from trellis.provisioning.job_index import JobIndex
 from trellis.provisioning.ledger import Entry, Ledger, Try, read_ledger
 from trellis.provisioning.other_controllers import Controller, keeping_off
-from trellis.provisioning.revisions import label_selector, restored, revisions_of
 from trellis.provisioning.shim_marks import ShimMarks
-from trellis.provisioning.shims import ShimView, view_shim, wish_for
+from trellis.provisioning.shims import ShimView
 from trellis.provisioning.targets import target_of
 from trellis.provisioning.views import (
     KWASM,
     SUPPORTED_OS,
-    JobView,
     NodeView,
     Target,
     Wish,
-    last_proved,
     opting_in,
     spec_digest,
     wish_of,
@@ -206,35 +202,6 @@ class Known:
         failure, changes = node.failed, changes_of(node, target)
         forgiven = failure and any(is_forgiven(limits.get(name), failure, latest) for name in changes)
         return task_of(node, target, self.shims, replace(self.rules, retry_refused=bool(forgiven)))
-
-    async def undo(self, node: NodeView, job: JobView, shims: tuple[str, ...], why: str) -> Task:
-        """Return what the Job that takes back another's doing is to do: of these Shims, nothing more.
-
-        What was never proved on the node is removed, of the rest the former versions are installed again that are kept.
-        """
-        had = {name: last_proved(digest) for name, digest in node.installed.items()}
-        new = removals_of([name for name in shims if not had.get(name)], self.shims)
-        found = [await self._former(name, node, had[name]) for name in shims if had.get(name)]
-        former = tuple(wish for wish in found if wish is not None)
-        lost = {name for name in shims if had.get(name)} - {wish.name for wish in former}
-        if lost:
-            why += f"; the former version of {', '.join(sorted(lost))} is not kept, so this one stays without its label"
-        return undo_of(node, job, why, Undoing(new, former, frozenset(lost)), self.rules)
-
-    async def _former(self, name: str, node: NodeView, digest: str) -> ShimWish | None:
-        """Return what installs a version of a Shim that a node had, None if that version is not kept."""
-        if name not in self.shims:
-            return None
-        manifest = await self.kube.get(SHIMS, name)
-        listing = await self.kube.list(
-            CONTROLLER_REVISIONS, self.settings.namespace, label_selector=label_selector(name)
-        )
-        for revision in reversed(revisions_of(manifest["metadata"]["uid"], listing.items)):
-            former = view_shim(restored(revision, manifest))
-            wish = wish_for(former, node.architecture, require_checksum=False)
-            if isinstance(wish, ShimWish) and wish.digest == digest:
-                return wish
-        return None
 
     def undecidable(self) -> bool:
         """Say whether Shims cannot be listed although a Node, a Job or the ledger names one."""

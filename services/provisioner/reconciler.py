@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from provisioner.apply import Effects
 from provisioner.domain import decide as deciding
 from provisioner.domain.actions import Action, CreateJob, Destroy, LookAgain, Snapshot
-from provisioner.gather import snapshot_of
+from provisioner.gather import snapshot_of, with_former
 from provisioner.known import Known
 from trellis.kube.errors import KubeError
 from trellis.kube.refusals import is_refused
@@ -32,6 +32,15 @@ class Reconcile:
         """Bring one node's Jobs up to date; raises KubeError for the queue to try again."""
         await self.effects.find_begun(name)
         snapshot = await snapshot_of(self.known, name)
+        try:
+            return await self._act(await with_former(self.known, snapshot), trace)
+        except KubeError as error:
+            node = snapshot.node
+            if node is not None and is_refused(error) and node.uid not in self.known.refused.by_uid:
+                await self.effects.report_refusal(node, NodeReason.INSTALLER_REFUSED, str(error))
+            raise
+
+    async def _act(self, snapshot: Snapshot, trace: TraceContext | None) -> float | None:
         actions = deciding.decide(snapshot)
         asked = {action.target.uid for action in actions if isinstance(action, Destroy)}
         for job in () if snapshot.shims_unknown else snapshot.jobs:
@@ -40,18 +49,9 @@ class Reconcile:
         if all(isinstance(action, LookAgain) for action in actions):
             return await self.effects.apply(actions)
         parent = self._trace_of(snapshot, actions) or trace
-        attributes = {"k8s.node.name": name, "trellis.actions": [type(action).__name__ for action in actions]}
-        with caused(self.telemetry, f"reconcile jobs {name}", parent, attributes):
-            return await self._apply(snapshot, actions)
-
-    async def _apply(self, snapshot: Snapshot, actions: list[Action]) -> float | None:
-        try:
+        attributes = {"k8s.node.name": snapshot.name, "trellis.actions": [type(action).__name__ for action in actions]}
+        with caused(self.telemetry, f"reconcile jobs {snapshot.name}", parent, attributes):
             return await self.effects.apply(actions)
-        except KubeError as error:
-            node = snapshot.node
-            if node is not None and is_refused(error) and node.uid not in self.known.refused.by_uid:
-                await self.effects.report_refusal(node, NodeReason.INSTALLER_REFUSED, str(error))
-            raise
 
     def _trace_of(self, snapshot: Snapshot, actions: list[Action]) -> TraceContext | None:
         """Return the trace the work belongs to: a new Job's is the node's opting in, a judgement's is its Job."""

@@ -14,9 +14,9 @@ from provisioner.domain.hands_off import working_on
 from provisioner.domain.shim_nodes import Tally
 from provisioner.domain.shim_resources import view_runtime_class
 from provisioner.domain.shim_snapshot import RuntimeClassView, Snapshot
+from provisioner.domain.tasks import kept_version
 from provisioner.known import Known
 from trellis import names
-from trellis.installer_api.spec import ShimWish
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, NotFound
 from trellis.kube.refusals import is_refused
@@ -25,9 +25,9 @@ from trellis.provisioning.attempts import asked_of, failing_on
 from trellis.provisioning.ledger import Ledger
 from trellis.provisioning.leftovers import concerned_by, left_by
 from trellis.provisioning.other_controllers import Controller
-from trellis.provisioning.revisions import Manifest, Revision, label_selector, restored, revisions_of, version_of
+from trellis.provisioning.revisions import Manifest, Revision, label_selector, revisions_of, version_of
 from trellis.provisioning.shim_status import read_status
-from trellis.provisioning.shims import ShimView, view_shim, wish_for
+from trellis.provisioning.shims import ShimView, view_shim
 from trellis.provisioning.views import KWASM, JobState, NodeView, newest
 
 
@@ -159,11 +159,4 @@ def _in_use(manifest: Manifest, revisions: Iterable[Revision], carried: Collecti
 
     ``carried``: architectures and digests of nodes.
     """
-    used = set()
-    for revision in revisions:
-        shim = view_shim(restored(revision, manifest))
-        for architecture, digest in carried:
-            wish = wish_for(shim, architecture, require_checksum=False)
-            if isinstance(wish, ShimWish) and wish.digest == digest:
-                used.add(revision.name)
-    return frozenset(used)
+    return frozenset(one.name for one in revisions if any(kept_version(manifest, [one], *pair) for pair in carried))

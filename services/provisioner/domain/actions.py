@@ -6,10 +6,11 @@ Pure data. Made by ``gather`` (snapshots) and ``decide`` (actions), carried out 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from provisioner.domain.canary import Canary, CanaryPod
 from provisioner.domain.resources import Task
+from provisioner.domain.tasks import Former
 from provisioner.timings import NodeTimings
 from trellis.crds.shim import RemovalPolicy
 from trellis.events.envelope import FactData
@@ -73,6 +74,8 @@ class Snapshot:
     """The canary pods on the node."""
     stuck_in: float = math.inf
     """Seconds until the newest Job counts as stuck, 0 if it does."""
+    former: Former = field(default_factory=Former)
+    """What the node goes back to if what the newest Job did is in vain."""
     pods_left: tuple[str, ...] = ()
     """Pods of Jobs that are gone, which may still work on the node."""
     pod_refused: str = ""
@@ -172,13 +175,12 @@ class ProveJob:
 
 @dataclass(frozen=True, slots=True)
 class CreateUndo:
-    """Make the Job that takes back, of these Shims, what another Job did in vain."""
+    """Make the Job that takes back what another Job did in vain, under the number of its try."""
 
     node: NodeView
     job: JobView
-    shims: tuple[str, ...]
+    task: Task
     reason: Reason
-    message: str
 
 
 @dataclass(frozen=True, slots=True)

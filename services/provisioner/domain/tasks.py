@@ -1,22 +1,24 @@
 """What the Job that brings a node to its target is to do: which shims it adds, or takes away.
 
-Pure. In: a Node, its target, the Shims as they are. Out: a :class:`Task` for ``resources``. Called by ``gather``.
+Pure. In: a Node, its target, the Shims as they are and were. Out: a :class:`Task` for ``resources``. Called by
+``gather``, and by ``proving`` for what takes a Job back.
 Invariants: a Job is told of what changes on its node and of nothing else, so what keeps one Shim from being installed
 keeps no other; what is to go goes by its name and owner, which the node knows, whatever has become of its Shim.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from provisioner.domain.canary import canary_of
-from provisioner.domain.resources import Task
+from provisioner.domain.resources import Manifest, Task
 from trellis.crds.shim import RemovalPolicy
 from trellis.installer_api.spec import InstallSpec, ShimWish, removal_of, shim_owner
 from trellis.provisioning.attempts import changes_of
-from trellis.provisioning.shims import ShimView, wish_for
-from trellis.provisioning.views import KWASM, JobView, NodeView, Target, unproved
+from trellis.provisioning.revisions import Revision, restored
+from trellis.provisioning.shims import ShimView, view_shim, wish_for
+from trellis.provisioning.views import KWASM, JobView, NodeView, Target, encode_digests, last_proved, unproved
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,39 +76,61 @@ def removals_of(going: Iterable[str], shims: Mapping[str, ShimView]) -> tuple[Sh
 
 
 @dataclass(frozen=True, slots=True)
-class Undoing:
-    """What becomes of the shims that a Job put onto a node in vain.
+class Former:
+    """What a node goes back to when a Job is taken back.
 
-    ``new`` go, whatever runs with them; of ``former`` the versions of before are installed again (ADR 20); of ``lost``
-    no such version is kept: they stay, and nothing is proved of them.
+    ``kept``: what installs the versions that it had, of those that are kept (ADR 20). ``shims``: those of the Job that
+    exist, by name.
     """
 
-    new: tuple[ShimWish, ...]
-    former: tuple[ShimWish, ...] = ()
-    lost: frozenset[str] = frozenset()
+    kept: tuple[ShimWish, ...] = ()
+    shims: Mapping[str, ShimView] = field(default_factory=dict)
+    allow_http: bool = False
 
 
-def undo_of(node: NodeView, job: JobView, why: str, undoing: Undoing, rules: Rules) -> Task:
+def kept_version(manifest: Manifest, revisions: Sequence[Revision], architecture: str, digest: str) -> ShimWish | None:
+    """Return what installs a version of a Shim on an architecture; None if none of its revisions is that version."""
+    for revision in reversed(revisions):
+        wish = wish_for(view_shim(restored(revision, manifest)), architecture, require_checksum=False)
+        if isinstance(wish, ShimWish) and wish.digest == digest:
+            return wish
+    return None
+
+
+def had_of(node: NodeView, shims: Iterable[str]) -> dict[str, str]:
+    """Return of these Shims the last versions that were proved on a node, without those that never were."""
+    return {name: digest for name in shims if (digest := last_proved(node.installed.get(name)))}
+
+
+def undo_of(node: NodeView, job: JobView, shims: Collection[str], why: str, former: Former) -> Task:
     """Return what takes back a Job's doing of some shims and makes the node again what its marks say of them.
 
-    What the Job added besides stays as it is, and the Job's outcome says so (ADR 29).
+    What was never proved on the node is removed, whatever runs with it; of the rest the former versions are installed
+    again that are kept, and what is not kept stays unproved. What the Job added besides stays as it is, and the Job's
+    outcome says so (ADR 29).
     """
-    had, gone = node.installed, {wish.name for wish in undoing.new}
-    after = {name: digest for name, digest in had.items() if name not in gone}
-    after |= {name: unproved(had.get(name)) for name in undoing.lost}
-    after |= {wish.name: wish.digest for wish in undoing.former}
-    after |= {name: unproved(None) for name in job.shims if name not in had and name not in gone}
-    removes = bool(undoing.new) and not undoing.former
-    removals = InstallSpec(undoing.new, require_checksum=False, allow_http=rules.allow_http)
-    installs = InstallSpec(undoing.former, require_checksum=False, allow_http=rules.allow_http)
+    had = had_of(node, shims)
+    gone = [name for name in shims if name not in had]
+    back = {wish.name: wish for wish in former.kept if wish.name in had}
+    lost = sorted(had.keys() - back.keys())
+    if lost:
+        why += f"; the former version of {', '.join(lost)} is not kept, so this one stays without its label"
+    after = {name: digest for name, digest in node.installed.items() if name not in gone}
+    after |= {name: unproved(node.installed.get(name)) for name in lost}
+    after |= {wish.name: wish.digest for wish in back.values()}
+    after |= {name: unproved(None) for name in job.shims if name not in node.installed and name not in gone}
+    removed, removes = removals_of(gone, former.shims), bool(gone) and not back
+    removals = InstallSpec(removed, require_checksum=False, allow_http=former.allow_http)
+    installs = InstallSpec(tuple(back.values()), require_checksum=False, allow_http=former.allow_http)
     return Task(
         Target(tuple(sorted(after.items()))),
-        removed_handlers=tuple(wish.handler for wish in undoing.new if wish.handler),
+        removed_handlers=tuple(wish.handler for wish in removed if wish.handler),
         spec=removals if removes else installs,
         removes=removes,
         force=removes,
-        first=removals if undoing.new and undoing.former else None,
+        first=removals if gone and back else None,
         undoes=job,
+        blamed=encode_digests({name: job.shims[name] for name in shims}),
         why=why,
     )
 

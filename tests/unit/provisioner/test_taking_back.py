@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from provisioner.domain.actions import CreateJob, DeleteJob, Destroy, EndJob, JudgeFailed, Snapshot
+from provisioner.domain.actions import CreateJob, CreateUndo, DeleteJob, Destroy, EndJob, JudgeFailed, Snapshot
+from provisioner.domain.canary import Canary, CanaryPod
 from provisioner.domain.decide import decide
 from provisioner.domain.plan import World, plan
 from provisioner.domain.resources import Task, make_installer_job
+from provisioner.gather import with_former
 from provisioner.known import Known
 from provisioner.settings import Settings
 from support.suite.naming import lacking
@@ -65,13 +67,29 @@ class History:
         assert isinstance(wish, ShimWish)
         return wish.digest
 
+    async def gathered(self, snapshot: Snapshot) -> Snapshot:
+        assert snapshot.node is not None
+        return await with_former(Known(self.kube, SETTINGS, {"node-1": snapshot.node}, self.shims), snapshot)
+
     async def undo(self, node: NodeView, job: JobView, *shims: str) -> Task:
-        known = Known(self.kube, SETTINGS, {node.name: node}, self.shims)
-        return await known.undo(node, job, shims, "CanaryFailed: it broke")
+        """Return what is decided once canaries of these Shims failed."""
+        *_, undo = decide(await self.gathered(trial(node, job, shims, "Failed")))
+        assert isinstance(undo, CreateUndo)
+        return undo.task
 
 
 def tried(node: NodeView, **digests: str) -> JobView:
     return a_job(node, JobState.COMPLETE, installs=encode_digests(digests))
+
+
+def trial(node: NodeView, job: JobView, shims: tuple[str, ...], phase: str) -> Snapshot:
+    """Return a snapshot of a Job whose Shims are tried by canaries, all of them as far."""
+    pods = tuple(CanaryPod(job.namespace, shim, shim, "1", job.uid, shim=shim, phase=phase) for shim in shims)
+    canaries = tuple(Canary(shim, "uid", shim, "image") for shim in shims)
+    snapshot = a_snapshot(
+        node, replace(job, canaries=frozenset(shims)), target=Target(tuple(sorted(job.shims.items())))
+    )
+    return replace(snapshot, canaries=canaries, pods=pods)
 
 
 def runs(task: Task) -> list[tuple[list[str], list[str]]]:
@@ -112,6 +130,16 @@ async def test_what_an_option_made_another_version_goes_back_to_the_one_without_
     task = await history.undo(having(spin=old), tried(having(spin=old), spin=new), "spin")
     assert after(task) == {"spin": old}
     assert "not kept" not in task.why
+
+
+@pytest.mark.parametrize("phase", ["Running", "Failed"])
+async def test_former_versions_are_read_when_they_are_needed(phase: str) -> None:
+    history = History()
+    old, new = history.keep("spin", "ab" * 32), history.keep("spin", "cd" * 32)
+    node, before = having(spin=old), len(history.kube.api.requests)
+    snapshot = await history.gathered(trial(node, tried(node, spin=new), ("spin",), phase))
+    assert [wish.digest for wish in snapshot.former.kept] == [old] * (phase == "Failed")
+    assert len(history.kube.api.requests) == before + 2 * (phase == "Failed")
 
 
 async def test_a_version_that_is_not_kept_is_not_said_to_be_there() -> None:
@@ -161,8 +189,10 @@ def failed_undo(**changes: Any) -> JobView:
     return replace(job, **changes)
 
 
-def a_snapshot(node: NodeView, *jobs: JobView, shim: ShimView = SPIN, entry: Entry | None = None) -> Snapshot:
-    target = target_of(node, [shim], None, auto_provision=False, require_checksum=True)
+def a_snapshot(
+    node: NodeView, *jobs: JobView, shim: ShimView = SPIN, entry: Entry | None = None, target: Target | None = None
+) -> Snapshot:
+    target = target or target_of(node, [shim], None, auto_provision=False, require_checksum=True)
     task = Task(target) if target else None
     return Snapshot("node-1", node, jobs, entry, target, frozenset(), None, 60.0, 20.0, now=1020.0, task=task)
 

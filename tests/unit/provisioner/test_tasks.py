@@ -9,7 +9,7 @@ import pytest
 
 from provisioner.domain.plan import begun_of
 from provisioner.domain.resources import Task
-from provisioner.domain.tasks import Rules, Undoing, task_of, undo_of
+from provisioner.domain.tasks import Former, Rules, task_of, undo_of
 from trellis.crds.shim import RemovalPolicy
 from trellis.installer_api.spec import Source, parse_spec
 from trellis.provisioning.ledger import Entry
@@ -118,9 +118,8 @@ def test_the_legacy_image_is_told_nothing() -> None:
 
 
 def test_what_a_job_added_is_taken_back_by_name() -> None:
-    [wish] = task(having(spin="1"), replace(SPIN, deleting=True)).spec.shims  # type: ignore[union-attr]
     tried = a_job(a_node(), installs="spin=2")
-    of = undo_of(a_node(), tried, "why", Undoing((wish,)), RULES)
+    of = undo_of(a_node(), tried, ("spin",), "why", Former(shims={"spin": SPIN}))
     assert (of.removes, of.force, told(of), of.removed_handlers) == (True, True, {"spin": ()}, ("spin",))
 
 
@@ -128,5 +127,5 @@ def test_a_former_version_is_installed_again() -> None:
     spec = task(a_node(), SPIN).spec
     assert spec is not None
     tried = a_job(a_node(), installs="spin=2")
-    of = undo_of(having(spin="1"), tried, "why", Undoing((), spec.shims), RULES)
+    of = undo_of(having(spin="1"), tried, ("spin",), "why", Former(spec.shims))
     assert (of.removes, of.force, told(of)) == (False, False, {"spin": ("https://example.com/spin",)})
