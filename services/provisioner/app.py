@@ -11,11 +11,13 @@ from functools import partial
 from typing import Final
 
 from provisioner.apply import Effects
+from provisioner.cache import Cache
 from provisioner.canary_apply import ProofEffects
 from provisioner.domain import decide as deciding
+from provisioner.domain.canary import CanaryPod
 from provisioner.domain.canary_resources import CANARY_PODS, view_canary
+from provisioner.gather import Gather
 from provisioner.handlers import CONSUMED, on_node_fact
-from provisioner.known import Known
 from provisioner.planner import Planner, report_ledger, show_handover
 from provisioner.pod_refusals import FAILED_CREATE, view_pod_refusal
 from provisioner.queues import Queues
@@ -24,7 +26,7 @@ from provisioner.refused_nodes import RefusedNodes
 from provisioner.rollout_apply import RolloutEffects
 from provisioner.settings import Settings
 from provisioner.shim_apply import ShimEffects
-from provisioner.shim_gather import Shims
+from provisioner.shim_gather import ShimGather
 from provisioner.shim_reconciler import FollowShims
 from provisioner.timings import Timings
 from provisioner.watches import on_canary, on_controller, on_job, on_node, on_pod_refusal, on_shim
@@ -44,9 +46,8 @@ from trellis.provisioning.node_shape import NODE_SHAPE
 from trellis.provisioning.nodes_and_jobs import view_job, view_node
 from trellis.provisioning.other_controllers import Controller, view_controller
 from trellis.provisioning.reasons import APPLY_AGAIN
-from trellis.provisioning.shim_marks import ShimMarks
 from trellis.provisioning.shims import ShimView, view_shim
-from trellis.provisioning.views import INSTALLER_JOBS
+from trellis.provisioning.views import INSTALLER_JOBS, NodeView
 from trellis.runtime.run import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
 from trellis.telemetry import setup
 
@@ -77,50 +78,46 @@ def create_app(
 def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Work:
     """Join the parts for one term of leadership."""
     kube, bus, telemetry = base.kube, base.bus, base.telemetry
-    marks = ShimMarks(lambda: shims.known)
-    known = Known(
-        kube,
-        settings,
-        {},
-        {},
-        marks=marks,
-        timings=timings,
+    node_views, shim_views, canary_pods = dict[str, NodeView](), dict[str, ShimView](), dict[str, CanaryPod]()
+    cache = Cache(
+        *(kube, settings, node_views, shim_views, canary_pods, timings),
+        shims_known=lambda: shims.known,
         refused=RefusedNodes(lambda reason, why: unready(base.health, reason.value)(why)),
         handover_until=time.monotonic() + (base.claim.settles_in if base.claim is not None else 0.0),
     )
     queues = Queues(
-        known,
+        cache,
         nodes=KeyedQueue(workers=WORKERS, name="nodes", telemetry=telemetry),
         plans=KeyedQueue(workers=1, name="plans", telemetry=telemetry),
         shims=KeyedQueue(workers=SHIM_WORKERS, name="shims", telemetry=telemetry),
     )
-    on_nodes = on_node(known, queues.wake, telemetry.trace_of)
-    nodes = Informer(kube, NODES, view_node, on_nodes, shape=NODE_SHAPE, objects=known.nodes)
+    on_nodes = on_node(cache, queues.wake, telemetry.trace_of)
+    nodes = Informer(kube, NODES, view_node, on_nodes, shape=NODE_SHAPE, objects=node_views)
     shims: Informer[ShimView] = Informer(
         kube,
         SHIMS,
-        lambda manifest: known.keys.judge(view_shim(manifest)),
-        on_shim(known, queues.shims.add, queues.list_all),
+        lambda manifest: cache.keys.judge(view_shim(manifest)),
+        on_shim(cache, queues.shims.add, queues.list_all),
         optional=True,
-        needed=marks.needed,
+        needed=cache.marks.needed,
         on_known=queues.list_all,
-        objects=known.shims,
+        objects=shim_views,
     )
     jobs = Informer(
         kube,
         JOBS,
         view_job,
-        on_job(known, queues.wake, queues.plan_soon),
+        on_job(cache, queues.wake, queues.plan_soon),
         namespace=settings.installer_namespace,
         label_selector=INSTALLER_JOBS,
-        on_refresh=known.jobs.refresh,
+        on_refresh=cache.job_refreshed,
     )
     found: dict[str, Controller | None] = {}
     deployments = Informer(
         kube,
         DEPLOYMENTS,
         view_controller,
-        on_controller(known, found, queues.list_all),
+        on_controller(cache, found, queues.list_all),
         refusable=True,
         objects=found,
     )
@@ -131,48 +128,47 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         on_canary(queues.nodes.add),
         namespace=settings.installer_namespace,
         label_selector=CANARY_PODS,
-        objects=known.canaries,
+        objects=canary_pods,
     )
     pod_refusals = Informer(
         kube,
         EVENTS,
         view_pod_refusal,
-        on_pod_refusal(known, queues.wake),
+        on_pod_refusal(cache, queues.wake),
         namespace=settings.installer_namespace,
         field_selector=FAILED_CREATE,
     )
-    bus.subscribe("nodes", CONSUMED, on_node_fact(known, queues.nodes, queues.plan_soon))
+    bus.subscribe("nodes", CONSUMED, on_node_fact(cache, queues.nodes, queues.plan_soon))
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_PROVISIONER)
-    running = {deciding.JOBS: known.jobs.running}
+    running = {deciding.JOBS: cache.jobs.running}
     scope = Scope(PROVISIONER, settings.namespace, running, {deciding.JOBS: lambda: named(jobs)})
     breaker = Breaker(kube, recorder, scope, queues.list_all)
-    proof = ProofEffects(kube, known, telemetry)
+    proof = ProofEffects(kube, cache, telemetry)
     show = partial(jobs.wrote, former=None)
-    effects = Effects(kube, bus, recorder, known, telemetry, breaker, proof, show, queues.plan_soon)
-    planner = Planner(known, RolloutEffects(kube, bus, recorder, known), telemetry, queues.nodes)
-    follow = FollowShims(
-        Shims(kube, known), ShimEffects(kube, recorder, settings.namespace, known.classes_refused), telemetry
-    )
-    # The nodes are reported by ``known.refused``.
+    effects = Effects(kube, bus, recorder, cache, telemetry, breaker, proof, show, queues.plan_soon)
+    gather = Gather(kube, cache)
+    planner = Planner(gather, cache, RolloutEffects(kube, bus, recorder, cache), telemetry, queues.nodes)
+    follow = FollowShims(ShimGather(kube, cache), cache, ShimEffects(kube, recorder, cache), telemetry)
+    # The nodes are reported by ``cache.refused``.
     refused_nodes = Refusals(
         queues.nodes, lambda _: None, timings.refusals, refuses=lambda one: is_refused(one) or isinstance(one, NotFound)
     )
-    refused_plans = Refusals(queues.plans, partial(report_ledger, known, queues.status_soon), timings.refusals)
+    refused_plans = Refusals(queues.plans, partial(report_ledger, base.health, queues), timings.refusals)
     refused_shims = Refusals(queues.shims, unready(base.health, SHIM_REFUSED), timings.refusals)
     return Work(
         [nodes, shims, jobs, deployments, canaries, pod_refusals],
         {
-            queues.nodes: refused_nodes.heeding(Reconcile(known, effects, telemetry).run),
+            queues.nodes: refused_nodes.heeding(Reconcile(gather, cache, effects, telemetry).run),
             queues.plans: refused_plans.heeding(planner.run),
             queues.shims: refused_shims.heeding(follow.run),
         },
         queues.list_all,
-        known.forget_said,
+        cache.stream_lost,
         background=[
             breaker.run,
             planner.shown,
-            partial(show_handover, known, queues.plan_soon),
-            known.refused.run,
+            partial(show_handover, base.health, cache.handover_until, queues.plan_soon),
+            cache.refused.run,
             refused_nodes.run,
             refused_plans.run,
             refused_shims.run,

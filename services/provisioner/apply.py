@@ -8,12 +8,12 @@ without leave of the breaker; a lost bus keeps nothing else from being done.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
 from provisioner.admitted import JobUnusable, create_job, delete_unusable, is_usable
+from provisioner.cache import Cache
 from provisioner.canary_apply import ProofEffects
 from provisioner.domain.actions import (
     Action,
@@ -32,10 +32,10 @@ from provisioner.domain.actions import (
     ProveJob,
     ReportRefusal,
     SayFact,
+    Step,
     WarnNode,
 )
 from provisioner.domain.resources import make_installer_job
-from provisioner.known import Known
 from trellis import names
 from trellis.bus.bus import Bus, BusUnavailable, FactRefused
 from trellis.events.provision import ProvisionFailed, ProvisionSucceeded
@@ -49,23 +49,6 @@ from trellis.provisioning.reasons import APPLY_AGAIN, Reason
 from trellis.provisioning.views import END_NOW_SECONDS, JobView, NodeView, recorded_on
 from trellis.telemetry import Telemetry, context_from, current_trace, get_logger, links_to, trace_from
 
-Step = (
-    CreateJob
-    | DeleteJob
-    | EndJob
-    | SayFact
-    | JudgeFailed
-    | WarnNode
-    | EvictPod
-    | CreateCanary
-    | DeleteCanary
-    | ProveJob
-    | CreateUndo
-    | ReportRefusal
-    | ClearRefusal
-)
-"""What is carried out once the breaker gave leave; the rest of an Action is for the queue."""
-
 _log = get_logger(__name__)
 
 
@@ -76,7 +59,7 @@ class Effects:
     kube: Kube
     bus: Bus
     recorder: EventRecorder
-    known: Known
+    cache: Cache
     telemetry: Telemetry
     breaker: Breaker
     proof: ProofEffects
@@ -105,7 +88,7 @@ class Effects:
         if refused is not None:
             raise refused
         if unsaid:
-            again.append(self.known.timings.publish)
+            again.append(self.cache.timings.publish)
         return min(again, default=None)
 
     async def _with_leave(self, actions: Sequence[Action]) -> tuple[list[Step], list[float]]:
@@ -122,10 +105,8 @@ class Effects:
                 case LookAgain():
                     again.append(action.seconds)
                 case GiveBackSlot():
-                    self.known.blocked_until[action.node.uid] = time.monotonic() + action.seconds
+                    self.cache.slot_given_back(action.node.uid, action.seconds, action.why)
                     again.append(action.seconds)
-                    if action.why:
-                        self.known.in_use[action.node.uid] = action.why
                     self.plan_soon()
                 case _:
                     steps.append(action)
@@ -133,16 +114,15 @@ class Effects:
 
     async def report_refusal(self, node: NodeView, reason: Reason, message: str) -> None:
         """Report a refusal on the Node, with what is recorded there at present, on its Shims and in readiness."""
-        if self.known.refused.take(node, reason, message):
+        if self.cache.refusal_reported(node, reason, message):
             self.plan_soon()
-        there = self.known.nodes.get(node.name, node)
+        there = self.cache.nodes.get(node.name, node)
         await self._warn(WarnNode(node, reason, message), recorded_on(there))
 
     async def _refusal(self, action: ReportRefusal | ClearRefusal) -> None:
         if isinstance(action, ReportRefusal):
             await self.report_refusal(action.node, action.reason, action.message)
-        elif self.known.refused.end(action.node.uid):
-            self.known.retry_refused()
+        elif self.cache.refusal_ended(action.node.uid):
             self.plan_soon()
 
     async def _one(self, action: Step) -> None:
@@ -173,26 +153,23 @@ class Effects:
         names_of = (node.name, node.uid, task.digest, task.operation, action.attempt)
         job = names.installer_job_name(*names_of)
         what = (task.target.digest, action.attempt)
-        if not self.known.begin(node, what, job):
+        if (noted := self.cache.job_begins(node.uid, what, job)) is None:
             _log.info("the slot went to another node, or is about to", node=node.name, attempt=action.attempt)
             return
-        self.known.in_use.pop(node.uid, None)
-        now = self.kube.now()
-        waited = now - self.known.waiting_since.pop(node.uid, now)
-        plan = self.known.plans.pop(node.uid, None)
+        waited = self.kube.now() - noted.waiting_since if noted.waiting_since is not None else 0.0
         with self.telemetry.tracer.start_as_current_span(
             "create installer job",
             attributes={"k8s.node.name": node.name, "trellis.waited_seconds": round(waited, 3)},
-            links=links_to([plan] if plan is not None else []),
+            links=links_to([noted.plan] if noted.plan is not None else []),
         ):
             trace = current_trace()
             manifest = make_installer_job(
-                self.known.installer, node, task, action.attempt, trace.traceparent if trace else None
+                self.cache.installer, node, task, action.attempt, trace.traceparent if trace else None
             )
             # Our own, from a create whose answer got lost, or one that is being deleted: the watch tells.
             with contextlib.suppress(AlreadyExists):
                 await self._take(node, manifest, what)
-        self.known.created_ns[job] = time.time_ns()
+        self.cache.job_created(job)
         _log.info("installer job created", node=node.name, job=job, attempt=action.attempt)
 
     async def _take(self, node: NodeView, manifest: Manifest, what: tuple[str, int]) -> None:
@@ -204,7 +181,7 @@ class Effects:
             made, changed = await create_job(self.kube, manifest)
         except (Forbidden, Invalid, NotFound) as error:
             self._begun_ended(node.uid)
-            self.known.certain.add((node.uid, *what))
+            self.cache.left_nothing((node.uid, *what))
             reason = Reason.JOB_CHANGED if isinstance(error, JobUnusable) else Reason.JOB_REFUSED
             remedy = f"; {APPLY_AGAIN}" if isinstance(error, NotFound) or missing_right(error) else ""
             await self.report_refusal(node, reason, f"its installer Job is not taken: {error.message}{remedy}")
@@ -222,11 +199,11 @@ class Effects:
         Raises:
             KubeError: it could not be learned.
         """
-        node = self.known.nodes.get(name)
-        if node is None or (job := self.known.begun.jobs.get(node.uid)) is None:
+        node = self.cache.nodes.get(name)
+        if node is None or (job := self.cache.job_asked_for(node.uid)) is None:
             return
         # A list, because the right to list Jobs is there anyway.
-        place = self.known.settings.installer_namespace
+        place = self.cache.settings.installer_namespace
         listing = await self.kube.list(JOBS, place, field_selector=f"metadata.name={job}")
         for found in listing.items:
             if is_usable(found):
@@ -237,18 +214,18 @@ class Effects:
 
     def _made(self, uid: str, job: Manifest) -> None:
         """Show a Job as it was made, unless the watch was quicker, which may have shown its end by now."""
-        if uid in self.known.begun.slots:
+        if self.cache.job_asked_for(uid) is not None:
             self.show(job)
             self._begun_ended(uid)
 
     def _begun_ended(self, uid: str) -> None:
-        if self.known.begun.end(uid):
+        if self.cache.begun_ended(uid):
             self.plan_soon()
 
     async def _delete(self, action: DeleteJob) -> None:
         job = action.job
         propagation = "Foreground" if action.foreground else "Background"
-        self.known.certain.add(job.tried)
+        self.cache.left_nothing(job.tried)
         try:
             await self.kube.delete(
                 JOBS,
@@ -261,7 +238,7 @@ class Effects:
         except NotFound:
             return
         except KubeError:
-            self.known.certain.discard(job.tried)
+            self.cache.left_nothing(job.tried, certain=False)
             raise
         _log.info("installer job deleted", node=job.node, job=job.name, reason=action.reason.value)
 
@@ -288,13 +265,10 @@ class Effects:
         if isinstance(action.fact, ProvisionSucceeded | ProvisionFailed):
             self._draw_installer(action.job)
         await self.bus.publish(action.fact, dedup=action.mark)
-        self.known.said.add(action.mark)
+        self.cache.event_published(action.mark)
 
     async def _warn(self, action: WarnNode, annotations: Mapping[str, str] | None = None) -> None:
-        if action.reason is Reason.NOTHING_TO_INSTALL:
-            self.known.told_unserved.add(action.node.uid)
-        if (skip := action.node.skip) is not None and action.reason is skip.reason:
-            self.known.told_skipped[action.node.uid] = skip
+        self.cache.node_warned(action.node, action.reason)
         node = ObjectRef("v1", "Node", action.node.name, action.node.uid)
         await self.recorder.record(
             regarding=node,
@@ -318,7 +292,7 @@ class Effects:
 
     def _draw_installer(self, job: JobView) -> None:
         """Put the installer's own time, as it was watched, into the trace: a legacy image sends no spans."""
-        began_ns = self.known.created_ns.pop(job.name, (job.started_at or job.created_at) * 10**9)
+        began_ns = self.cache.job_drawn(job.name) or (job.started_at or job.created_at) * 10**9
         span = self.telemetry.tracer.start_span(
             "installer job",
             context=context_from(trace_from(job.traceparent)),

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from provisioner.admitted import create_job
+from provisioner.cache import Cache
 from provisioner.domain.actions import CreateCanary, CreateUndo, DeleteCanary, ProveJob
 from provisioner.domain.canary import Canary, class_of
 from provisioner.domain.canary_resources import make_canary_class, make_canary_pod
 from provisioner.domain.resources import make_installer_job
-from provisioner.known import Known
 from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, NotFound
@@ -30,7 +30,7 @@ class ProofEffects:
     """Where the actions of a proof go."""
 
     kube: Kube
-    known: Known
+    cache: Cache
     telemetry: Telemetry
 
     async def apply(self, action: CreateCanary | DeleteCanary | ProveJob | CreateUndo) -> None:
@@ -55,8 +55,8 @@ class ProofEffects:
         """Make a canary pod, and the RuntimeClass it needs."""
         job, canary = action.job, action.canary
         await self._ensure_class(canary)
-        seconds = 2 * self.known.settings.verify_timeout
-        manifest = make_canary_pod(self.known.installer, job, canary, seconds)
+        seconds = 2 * self.cache.settings.verify_timeout
+        manifest = make_canary_pod(self.cache.installer, job, canary, seconds)
         # Our own, from a create whose answer got lost, or one that is being deleted: the watch tells.
         with contextlib.suppress(AlreadyExists):
             await self.kube.create(PODS, manifest)
@@ -85,7 +85,7 @@ class ProofEffects:
         ):
             trace = current_trace()
             manifest = make_installer_job(
-                self.known.installer, action.node, task, job.attempt, trace.traceparent if trace else None
+                self.cache.installer, action.node, task, job.attempt, trace.traceparent if trace else None
             )
             with contextlib.suppress(AlreadyExists):
                 await create_job(self.kube, manifest)
@@ -93,8 +93,8 @@ class ProofEffects:
 
     async def _ensure_class(self, canary: Canary) -> None:
         name = class_of(canary)
-        if name in self.known.canary_classes:
+        if self.cache.has_canary_class(name):
             return
         with contextlib.suppress(AlreadyExists):
             await self.kube.create(RUNTIME_CLASSES, make_canary_class(canary))
-        self.known.canary_classes.add(name)
+        self.cache.canary_class_made(name)

@@ -1,183 +1,221 @@
-"""What a plan of all nodes, and a decision about one, depend on.
+"""Reads what a plan of all nodes, and a decision about one, depend on. It changes nothing.
 
-In: ``Known``, and from the API server what it does not watch: the ledger, an installer's pod, who uses a Shim. Out:
-frozen worlds for ``plan``, frozen snapshots for ``decide``. Called by ``app``.
+In: ``cache``, and from the API server what no informer watches: the ledger, an installer's pod, who uses a Shim, former
+versions. Out: frozen worlds for ``plan``, frozen snapshots for ``decide``. Called by ``planner`` and ``reconciler``.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from provisioner.cache import Cache
 from provisioner.domain.actions import Snapshot
 from provisioner.domain.canary import Canary, CanaryPod, canary_of
-from provisioner.domain.decide import inspect, labelled, leaving, to_begin
+from provisioner.domain.decide import inspect, labelled, leaving, to_begin, unserved
+from provisioner.domain.doubts import doubted, feared_on
 from provisioner.domain.job_clock import at_work
-from provisioner.domain.plan import World, begun_of
+from provisioner.domain.plan import World, begun_of, forgives
 from provisioner.domain.proving import in_vain
-from provisioner.domain.tasks import Former, had_of, kept_version
-from provisioner.known import Known
+from provisioner.domain.resources import Manifest, Task
+from provisioner.domain.tasks import Former, Rules, had_of, kept_version, task_of
+from provisioner.pods import Pods
+from trellis import names
 from trellis.installer_api.spec import ShimWish
-from trellis.kube.resources import CONTROLLER_REVISIONS, SHIMS
-from trellis.provisioning.ledger import Ledger
+from trellis.kube.client import Kube
+from trellis.kube.errors import NotFound
+from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, SHIMS
+from trellis.provisioning.attempts import changes_of
+from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.leftovers import fulfilled
+from trellis.provisioning.other_controllers import Controller, keeping_off
 from trellis.provisioning.revisions import label_selector, revisions_of
-from trellis.provisioning.views import JobView, NodeView, Target, newest, proof_of
+from trellis.provisioning.views import KWASM, JobView, NodeView, Target, newest, proof_of
 
 
-async def world_of(known: Known) -> World:
-    """Return all that a plan may depend on; reads the ledger if it is not known.
-
-    Of the nodes only those at which something is to be done or is under way: the others are counted.
-    """
-    if known.ledger is None and (manifest := await known.read_ledger()):
-        known.accept(manifest)
-    ledger = known.ledger = known.ledger or Ledger({})
-    jobs, begun, feared = known.jobs.by_uid(), known.begun.entries(), {}
-    targets, resting = known.fleet.look_at({**jobs, **ledger.entries, **begun})
-    for index, (node, _) in enumerate(targets):
-        if names := known.feared(node, ledger.entries.get(node.uid)):
-            feared[node.uid] = names
-            targets[index] = known.fearing(node, names)
-    left = {job.uid: known.clock.left(job) for of_node in jobs.values() for job in of_node}
-    return World(
-        nodes=tuple(node for node, _ in targets),
-        targets={node.uid: target for node, target in targets if target is not None},
-        resting=resting,
-        jobs=jobs,
-        ledger=ledger,
-        limits=known.settings.limits(known.shims.values()),
-        retries=known.settings.retries(),
-        held=known.held(),
-        settles_in=max(0.0, known.settled_at - time.monotonic()),
-        held_again=known.timings.held,
-        hands_off=frozenset(
-            node.uid for node, target in targets if target and (labelled(node, target) or known.other(node, target))
-        ),
-        now=known.kube.now(),
-        begun=begun,
-        feared=feared,
-        stuck=frozenset(uid for uid, seconds in left.items() if seconds <= 0),
-        stuck_in=min((seconds for seconds in left.values() if 0 < seconds < math.inf), default=None),
-    )
+async def ledger_manifest(kube: Kube, namespace: str) -> Manifest | None:
+    """Return the ledger as the API server has it, None if there is none."""
+    try:
+        return await kube.get(CONFIGMAPS, names.LEDGER, namespace)
+    except NotFound:
+        return None
 
 
-async def snapshot_of(known: Known, name: str) -> Snapshot:
-    """Return all that a decision about one node depends on; reads its installer's pod if that has news."""
-    await known.deletions.look(known.shims.values())
-    node = known.nodes.get(name)
-    jobs = known.jobs.of_name(name)
-    now = known.kube.now()
-    job = newest(tuple(job for job in jobs if node is not None and job.node_uid == node.uid))
-    installer = None
-    if job is not None and inspect(job, inspect_after=known.settings.inspect_after, now=now):
-        installer = await known.pods.installer(job)
-    entry = known.ledger.entries.get(node.uid) if node and known.ledger else None
-    target = known.target(node) if node else None
-    feared = known.feared(node, entry) if node else frozenset[str]()
-    if node and feared:
-        node, target = known.fearing(node, feared)
-    target = begun_of(node, target, entry) if node else None
-    going = leaving(node, target) if node and target and entry else ()
-    begins = node is not None and entry is not None and to_begin(node, jobs, entry)
-    timeout = _verify_timeout(known, job)
-    done_for = known.clock.done_for(job) if job is not None else 0.0
-    return Snapshot(
-        name=name,
-        node=node,
-        jobs=jobs,
-        entry=entry,
-        target=target,
-        said=_relevant(known.said, jobs),
-        installer=installer,
-        verify_timeout=timeout,
-        inspect_after=known.settings.inspect_after,
-        now=now,
-        done_for=done_for,
-        feared=feared,
-        stuck_in=known.clock.left(job) if job is not None and at_work(job) else math.inf,
-        pod_refused=known.pod_refusals.words(job.uid) if job is not None else "",
-        pod_refused_for=known.pod_refusals.seconds(job.uid) if job is not None else 0.0,
-        refusal_retry=known.refusal_retry(),
-        update_refused=await _update_refused(known, node, job, done_for),
-        refused=known.refused.words(node.uid) if node is not None else "",
-        task=known.task(node, target) if begins and node and target else None,
-        blocked_for=known.blocked_for(node.uid) if node is not None else 0.0,
-        pods_left=await known.pods.at_work(known.settings.installer_namespace, name) if begins else (),
-        tell_skip=node is not None and node.skip is not None and known.told_skipped.get(node.uid) != node.skip,
-        canaries=_canaries(known, job, target),
-        pods=await _pods(known, job, explain=done_for >= timeout),
-        unserved=node is not None and known.unserved(node),
-        users=await known.pods.users(name, going, known.shims) if going else (),
-        other=known.other(node, target) if node and target else None,
-        deleting=known.deletions.alone(known.shims.values()),
-        timings=known.timings.nodes,
-        shims_unknown=known.marks.unknown,
-        policies=tuple((shim.name, shim.removal_policy) for shim in known.shims.values() if shim.name in going),
-    )
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Reads what is decided on. It changes nothing."""
+
+    kube: Kube
+    cache: Cache
+
+    def world(self) -> World:
+        """Return all that a plan may depend on.
+
+        Of the nodes only those at which something is to be done or is under way: the others are counted.
+        """
+        cache, settings = self.cache, self.cache.settings
+        ledger = cache.ledger or Ledger({})
+        jobs, begun, feared = cache.jobs.by_uid(), cache.begun(), dict[str, frozenset[str]]()
+        targets, resting = cache.fleet.look_at({**jobs, **ledger.entries, **begun})
+        for index, (node, _) in enumerate(targets):
+            if shims := self._feared(node, ledger.entries.get(node.uid)):
+                feared[node.uid], view = shims, feared_on(node, shims)
+                targets[index] = view, cache.fleet.target(view)
+        left = {job.uid: cache.clock.left(job) for of_node in jobs.values() for job in of_node}
+        named = () if cache.shims_known() else {name for entry in ledger.entries.values() for name in entry.shims}
+        return World(
+            nodes=tuple(node for node, _ in targets),
+            targets={node.uid: target for node, target in targets if target is not None},
+            resting=resting,
+            jobs=jobs,
+            ledger=ledger,
+            limits=settings.limits(cache.shims.values()),
+            retries=settings.retries(),
+            held=cache.held(),
+            settles_in=cache.settles_in(),
+            held_again=cache.timings.held,
+            hands_off=frozenset(
+                node.uid for node, target in targets if target and (labelled(node, target) or self._other(node, target))
+            ),
+            now=self.kube.now(),
+            begun=begun,
+            feared=feared,
+            stuck=frozenset(uid for uid, seconds in left.items() if seconds <= 0),
+            stuck_in=min((seconds for seconds in left.values() if 0 < seconds < math.inf), default=None),
+            shims_unknown=cache.marks.unknown or any(name != KWASM for name in named),
+        )
+
+    async def snapshot(self, name: str) -> Snapshot:
+        """Return all that a decision about one node depends on; reads its installer's pod if that has news."""
+        cache, pods, now = self.cache, Pods(self.kube), self.kube.now()
+        settings, node, jobs = cache.settings, cache.nodes.get(name), cache.jobs.of_name(name)
+        job = _newest_of(node, jobs)
+        installer = None
+        if job is not None and inspect(job, inspect_after=settings.inspect_after, now=now):
+            installer = await pods.installer(job)
+        entry = cache.ledger.entries.get(node.uid) if node and cache.ledger else None
+        feared = self._feared(node, entry) if node else frozenset[str]()
+        if node and feared:
+            node = feared_on(node, feared)
+        target = begun_of(node, cache.fleet.target(node), entry) if node else None
+        going = leaving(node, target) if node and target and entry else ()
+        begins = node is not None and entry is not None and to_begin(node, jobs, entry)
+        timeout = self._verify_timeout(job)
+        done_for = cache.clock.done_for(job) if job is not None else 0.0
+        noted = cache.noted(node.uid if node is not None else "")
+        return Snapshot(
+            name=name,
+            node=node,
+            jobs=jobs,
+            entry=entry,
+            target=target,
+            said=cache.published(jobs),
+            installer=installer,
+            verify_timeout=timeout,
+            inspect_after=settings.inspect_after,
+            now=now,
+            done_for=done_for,
+            feared=feared,
+            stuck_in=cache.clock.left(job) if job is not None and at_work(job) else math.inf,
+            pod_refused=cache.pod_refusals.words(job.uid) if job is not None else "",
+            pod_refused_for=cache.pod_refusals.seconds(job.uid) if job is not None else 0.0,
+            refusal_retry=cache.timings.refusals.bound(len(cache.refused.by_uid)),
+            update_refused=await self._update_refused(node, job, done_for),
+            refused=cache.refused.words(node.uid) if node is not None else "",
+            task=self._task(node, target, now) if begins and node and target else None,
+            blocked_for=max(0.0, noted.blocked_until - time.monotonic()),
+            pods_left=await pods.at_work(settings.installer_namespace, name) if begins else (),
+            tell_skip=node is not None and node.skip is not None and noted.told_skip != node.skip,
+            canaries=self._canaries(job, target),
+            pods=await self._pods(job, explain=done_for >= timeout),
+            unserved=node is not None and self._unserved(node),
+            users=await pods.users(name, going, cache.shims) if going else (),
+            other=self._other(node, target) if node and target else None,
+            deleting=cache.deletions.alone(cache.shims.values()),
+            timings=cache.timings.nodes,
+            shims_unknown=cache.marks.unknown,
+            policies=tuple((shim.name, shim.removal_policy) for shim in cache.shims.values() if shim.name in going),
+        )
+
+    async def with_former(self, snapshot: Snapshot) -> Snapshot:
+        """Return a snapshot with the former versions that its node may go back to; reads them if it does.
+
+        Raises:
+            KubeError: they cannot be read, and nothing may be decided without them.
+        """
+        node, job = snapshot.node, _newest_of(snapshot.node, snapshot.jobs)
+        if node is None or job is None or snapshot.shims_unknown or not (shims := in_vain(snapshot, node, job)):
+            return snapshot
+        there = {name: self.cache.shims[name] for name in shims if name in self.cache.shims}
+        kept = [await self._kept(name, node, digest) for name, digest in had_of(node, there).items()]
+        former = Former(tuple(wish for wish in kept if wish is not None), there, self.cache.settings.allow_http)
+        return replace(snapshot, former=former)
+
+    async def _kept(self, name: str, node: NodeView, digest: str) -> ShimWish | None:
+        """Return what installs a version of a Shim that a node had, None if that version is not kept."""
+        manifest = await self.kube.get(SHIMS, name)
+        selector, namespace = label_selector(name), self.cache.settings.namespace
+        listing = await self.kube.list(CONTROLLER_REVISIONS, namespace, label_selector=selector)
+        revisions = revisions_of(manifest["metadata"]["uid"], listing.items)
+        return kept_version(manifest, revisions, node.architecture, digest)
+
+    def _feared(self, node: NodeView, entry: Entry | None) -> frozenset[str]:
+        """Return the Shims that a Job which is gone may have left on a node; by name."""
+        if entry is None or self.cache.certain(node.uid, entry):
+            return frozenset()
+        return doubted(node, entry, self.cache.jobs.of_uid(node.uid))
+
+    def _task(self, node: NodeView, target: Target, now: float) -> Task:
+        """Return what the Job that brings a node to its target is to do."""
+        settings, shims = self.cache.settings, self.cache.shims
+        latest = now + settings.retries().most
+        retry = forgives(node, target, settings.limits(shims.values()), latest)
+        image, checksum = settings.node_installer_image, settings.require_checksum
+        return task_of(node, target, shims, Rules(settings.handler, image, checksum, settings.allow_http, retry))
+
+    def _other(self, node: NodeView, target: Target) -> Controller | None:
+        """Return the controller of somebody else that keeps us from what is to be done on a node."""
+        controllers = self.cache.controllers
+        return keeping_off(node, changes_of(node, target), controllers) if controllers else None
+
+    def _unserved(self, node: NodeView) -> bool:
+        """Return whether a user is to be told that there is nothing to install on a node."""
+        told = self.cache.noted(node.uid).told_unserved or self.cache.installer.digest is not None
+        return not told and unserved(node, self.cache.shims.values())
+
+    async def _update_refused(self, node: NodeView | None, job: JobView | None, done_for: float) -> str:
+        """Return why node_watcher does not write on a Node what is proved there, "" if it may be about to."""
+        if node is None or job is None or proof_of(job, node) is None or fulfilled(job, node):
+            return ""
+        return await Pods(self.kube).update_refused(node, job) if done_for >= self.cache.timings.nodes.record else ""
+
+    def _verify_timeout(self, job: JobView | None) -> float:
+        """Return how long a node has to prove what a Job installed: the longest that one of its Shims is given."""
+        default = self.cache.settings.verify_timeout
+        names_of = job.shims if job is not None else ()
+        given = [self.cache.shims[name].verification.timeout for name in names_of if name in self.cache.shims]
+        return max((default if one is None else one for one in given), default=default)
+
+    def _canaries(self, job: JobView | None, target: Target | None) -> tuple[Canary, ...]:
+        """Return what tries the Shims of a Job, but for those that are no longer wanted."""
+        wanted = dict(target.shims) if target else {}
+        names_of = sorted(job.canaries) if job is not None else ()
+        found = (
+            canary_of(self.cache.shims[name], self.cache.settings.node_installer_image)
+            for name in names_of
+            if name in wanted and name in self.cache.shims
+        )
+        return tuple(canary for canary in found if canary is not None)
+
+    async def _pods(self, job: JobView | None, *, explain: bool) -> tuple[CanaryPod, ...]:
+        """Return the canary pods of a Job. ``explain``: one that did not end says why as far as its Events know."""
+        pods = [pod for pod in self.cache.canaries.values() if job is not None and pod.job_uid == job.uid]
+        if not explain:
+            return tuple(pods)
+        return tuple([replace(pod, trouble=await Pods(self.kube).explained(pod)) for pod in pods])
 
 
-async def with_former(known: Known, snapshot: Snapshot) -> Snapshot:
-    """Return a snapshot with the former versions that its node may go back to; reads them if it does.
-
-    Raises:
-        KubeError: they cannot be read, and nothing may be decided without them.
-    """
-    node = snapshot.node
-    job = newest(tuple(job for job in snapshot.jobs if node is not None and job.node_uid == node.uid))
-    if node is None or job is None or snapshot.shims_unknown or not (shims := in_vain(snapshot, node, job)):
-        return snapshot
-    there = {name: known.shims[name] for name in shims if name in known.shims}
-    kept = [await _kept(known, name, node, digest) for name, digest in had_of(node, there).items()]
-    former = Former(tuple(wish for wish in kept if wish is not None), there, known.settings.allow_http)
-    return replace(snapshot, former=former)
-
-
-async def _kept(known: Known, name: str, node: NodeView, digest: str) -> ShimWish | None:
-    """Return what installs a version of a Shim that a node had, None if that version is not kept."""
-    manifest = await known.kube.get(SHIMS, name)
-    listing = await known.kube.list(CONTROLLER_REVISIONS, known.settings.namespace, label_selector=label_selector(name))
-    revisions = revisions_of(manifest["metadata"]["uid"], listing.items)
-    return kept_version(manifest, revisions, node.architecture, digest)
-
-
-async def _update_refused(known: Known, node: NodeView | None, job: JobView | None, done_for: float) -> str:
-    """Return why node_watcher does not write on a Node what is proved there, "" if it may be about to."""
-    if node is None or job is None or proof_of(job, node) is None or fulfilled(job, node):
-        return ""
-    return await known.pods.update_refused(node, job) if done_for >= known.timings.nodes.record else ""
-
-
-def _verify_timeout(known: Known, job: JobView | None) -> float:
-    """Return how long a node has to prove what a Job installed: the longest that one of its Shims is given."""
-    default = known.settings.verify_timeout
-    names_of = job.shims if job is not None else ()
-    given = [known.shims[name].verification.timeout for name in names_of if name in known.shims]
-    return max((default if one is None else one for one in given), default=default)
-
-
-def _canaries(known: Known, job: JobView | None, target: Target | None) -> tuple[Canary, ...]:
-    """Return what tries the Shims of a Job, but for those that are no longer wanted."""
-    wanted = dict(target.shims) if target else {}
-    names_of = sorted(job.canaries) if job is not None else ()
-    found = (
-        canary_of(known.shims[name], known.installer.own_image)
-        for name in names_of
-        if name in wanted and name in known.shims
-    )
-    return tuple(canary for canary in found if canary is not None)
-
-
-async def _pods(known: Known, job: JobView | None, *, explain: bool) -> tuple[CanaryPod, ...]:
-    """Return the canary pods of a Job. ``explain``: one that did not end says why as far as its Events know."""
-    pods = [pod for pod in known.canaries.values() if job is not None and pod.job_uid == job.uid]
-    if not explain:
-        return tuple(pods)
-    return tuple([replace(pod, trouble=await known.pods.explained(pod)) for pod in pods])
-
-
-def _relevant(said: set[str], jobs: tuple[JobView, ...]) -> frozenset[str]:
-    """Return the marks of these Jobs alone, so that a snapshot stays small however many nodes there are."""
-    marks = {f"{job.uid}.{what}" for job in jobs for what in ("started", "succeeded", "failed", "removed")}
-    return frozenset(marks & said)
+def _newest_of(node: NodeView | None, jobs: tuple[JobView, ...]) -> JobView | None:
+    """Return the newest Job of this very Node."""
+    return newest(tuple(job for job in jobs if node is not None and job.node_uid == node.uid))

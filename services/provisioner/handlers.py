@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from provisioner.known import Known
+from provisioner.cache import Cache
 from trellis.bus.consume.queue import KeyedQueue
 from trellis.bus.consume.subscriber import Received
 from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReplaced
@@ -19,15 +19,15 @@ CONSUMED = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone)
 
 
 def on_node_fact(
-    known: Known, queue: KeyedQueue[str], plan: Callable[[], None]
+    cache: Cache, queue: KeyedQueue[str], plan: Callable[[], None]
 ) -> Callable[[Received[NodeFact]], None]:
     """Return the handler of facts about nodes; an opting in that no annotation shows tells the trace for its Job."""
 
     def handle(received: Received[NodeFact]) -> None:
         fact = received.fact
         if isinstance(fact, NodeOptedIn):
-            known.take_trace(fact.uid, received.trace)
-        if is_shown(fact, known.nodes.get(fact.name)):
+            cache.trace_told(fact.uid, received.trace)
+        if is_shown(fact, cache.nodes.get(fact.name)):
             queue.cover(fact.name, received.ack)
             return
         queue.add(fact.name, received.ack, received.trace)

@@ -13,18 +13,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from provisioner.cache import Cache
 from provisioner.domain.plan import plan
-from provisioner.gather import world_of
-from provisioner.known import Known
+from provisioner.gather import Gather, ledger_manifest
+from provisioner.queues import Queues
 from provisioner.rollout_apply import RolloutEffects
 from trellis.bus.consume.queue import KeyedQueue
 from trellis.kube.refusals import unready
 from trellis.provisioning.shim_status import Reason
 from trellis.telemetry import Telemetry, TraceContext, current_trace, get_logger, linked
+from trellis.telemetry.health import Health
 
-PLAN_REST: Final = 3.0
-"""Times what the last plan took, with writing the ledger: however many nodes there are, and in work, plans take no more
-than a quarter of the event loop. Who comes after such a rest waits for nothing but the burst."""
 LEDGER_REFUSED: Final = Reason.LEDGER_REFUSED.value
 HANDOVER: Final = "InstallationChanged"
 """Parts of readiness."""
@@ -36,7 +35,8 @@ _log = get_logger(__name__)
 class Planner:
     """The run of the planner's one key: who gets a slot, written to the ledger before any Job is made."""
 
-    known: Known
+    gather: Gather
+    cache: Cache
     effects: RolloutEffects
     telemetry: Telemetry
     nodes: KeyedQueue[str]
@@ -45,25 +45,21 @@ class Planner:
         """Plan once; raises KubeError when the ledger could not be written, for the queue to try again."""
         del trace
         started = time.monotonic()
-        self._rest(started)  # as long as last time: changes come meanwhile, too
+        self.cache.plan_began(started)
         try:
             return await self._plan()
         finally:
-            self.known.plan_seconds = time.monotonic() - started
-            self._rest(time.monotonic())
-
-    def _rest(self, since: float) -> None:
-        self.known.rested_at = since + min(self.known.timings.plan_rest, PLAN_REST * self.known.plan_seconds)
+            self.cache.plan_ended(started, time.monotonic())
 
     async def _plan(self) -> float | None:
-        just_read = self.known.ledger is None
-        world = await world_of(self.known)
-        if self.known.undecidable():
+        if just_read := self.cache.ledger is None:
+            self.cache.ledger_accepted(await ledger_manifest(self.gather.kube, self.cache.settings.namespace))
+        world = self.gather.world()
+        if world.shims_unknown:
             return None  # the informer of Shims calls for a plan as soon as they can be listed
         outcome = plan(world)
         self.telemetry.metrics.rollouts_halted.labels(self.telemetry.service).set(len(outcome.ledger.halted))
-        for node in (*outcome.claimed, *outcome.waiting):
-            self.known.waiting_since.setdefault(node.uid, world.now)
+        self.cache.planned(outcome, world.now)
         if outcome.ledger != world.ledger:
             attributes = {
                 "trellis.claimed": len(outcome.claimed),
@@ -71,15 +67,13 @@ class Planner:
                 "trellis.in_work": len(outcome.ledger.entries),
                 "trellis.failing": sum(outcome.failing.values()),
             }
-            entries = outcome.ledger.entries
-            self.known.certain |= {entries[node.uid].tried(node.uid) for node in outcome.claimed}
-            begun = [self.known.traces[node.uid] for node in outcome.claimed if node.uid in self.known.traces]
-            with linked(self.telemetry, "plan rollout", begun, attributes):
-                await self.effects.write_ledger(outcome)
+            traces = [self.cache.noted(node.uid).trace for node in outcome.claimed]
+            with linked(self.telemetry, "plan rollout", [trace for trace in traces if trace], attributes):
+                written = await self.effects.write_ledger(outcome)
                 if (plan_trace := current_trace()) is not None:
-                    self.known.plans |= {node.uid: plan_trace for node in outcome.claimed}
+                    self.cache.claimed(outcome, plan_trace)
                 if outcome.ledger.halted != world.ledger.halted:
-                    await self.effects.show_rollout(outcome, world.ledger.halted)
+                    await self.effects.show_rollout(outcome, world.ledger.halted, written)
         # A slot that a former leader gave, and whose Job it did not live to make, is known to nobody else.
         begin = (
             [node for node in world.nodes if node.uid in outcome.ledger.entries]
@@ -89,7 +83,7 @@ class Planner:
         for node in begin:
             self.nodes.add(node.name)
         if await self.effects.tell_rollout(outcome):
-            publish = self.known.timings.publish
+            publish = self.cache.timings.publish
             return min(publish, outcome.wake_in or publish)
         return outcome.wake_in
 
@@ -102,9 +96,9 @@ class Planner:
                 self.telemetry.metrics.rollouts_halted.remove(self.telemetry.service)
 
 
-async def show_handover(known: Known, plan_soon: Callable[[], None]) -> None:
+async def show_handover(health: Health, until: float, plan_soon: Callable[[], None]) -> None:
     """Report that another installation provisioned the nodes until a moment ago; plan once that is over."""
-    health, seconds = known.kube.health, known.handover_until - time.monotonic()
+    seconds = until - time.monotonic()
     try:
         if seconds > 0:
             text = f"nodes with a runtime are not begun for {seconds:.0f} s after another installation gave them up"
@@ -118,8 +112,8 @@ async def show_handover(known: Known, plan_soon: Callable[[], None]) -> None:
         health.note(HANDOVER, "")
 
 
-def report_ledger(known: Known, status_soon: Callable[[], None], why: str) -> None:
+def report_ledger(health: Health, queues: Queues, why: str) -> None:
     """Report in readiness and on all Shims that the ledger is refused; "" takes it back."""
-    known.ledger_refused = why
-    unready(known.kube.health, LEDGER_REFUSED)(why)
-    status_soon()
+    queues.cache.ledger_refused(why)
+    unready(health, LEDGER_REFUSED)(why)
+    queues.status_soon()

@@ -6,11 +6,10 @@ Invariant: whatever may change a plan has it made a moment later, once for a bur
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Final
 
-from provisioner.known import Known
+from provisioner.cache import Cache
 from trellis.bus.consume.queue import KeyedQueue
 
 PLAN: Final = "plan"
@@ -20,7 +19,7 @@ PLAN: Final = "plan"
 class Queues:
     """Which keys run when something changed."""
 
-    known: Known
+    cache: Cache
     nodes: KeyedQueue[str]
     plans: KeyedQueue[str]
     shims: KeyedQueue[str]
@@ -32,19 +31,19 @@ class Queues:
 
     def plan_soon(self) -> None:
         """Have a plan be made in a moment, or after the rest of the last one; the status of all Shims follows it."""
-        self.plans.add_after(PLAN, max(self.known.timings.plan_delay, self.known.rested_at - time.monotonic()))
+        self.plans.add_after(PLAN, self.cache.plan_due_in())
         self.status_soon()
 
     def status_soon(self) -> None:
         """Have all Shims run in a moment."""
-        for name in self.known.shims:
-            self.shims.add_after(name, self.known.timings.status_delay)
+        for name in self.cache.shims:
+            self.shims.add_after(name, self.cache.timings.status_delay)
 
     def list_all(self) -> None:
         """Have everything run, with the ledger read again."""
-        self.known.doubt()
-        for name in self.known.names():
+        self.cache.ledger_doubted()
+        for name in self.cache.names():
             self.nodes.add(name)
         self.plans.add(PLAN)
-        for name in self.known.shims:
+        for name in self.cache.shims:
             self.shims.add(name)

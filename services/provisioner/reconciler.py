@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from provisioner.apply import Effects
+from provisioner.cache import Cache
 from provisioner.domain import decide as deciding
 from provisioner.domain.actions import Action, CreateJob, Destroy, LookAgain, Snapshot
-from provisioner.gather import snapshot_of, with_former
-from provisioner.known import Known
+from provisioner.gather import Gather
 from trellis.kube.errors import KubeError
 from trellis.kube.refusals import is_refused
 from trellis.provisioning.reasons import Reason as NodeReason
@@ -24,19 +24,21 @@ from trellis.telemetry import Telemetry, TraceContext, caused, trace_from
 class Reconcile:
     """One run of a node name's key: gather, decide, apply, in the node's trace."""
 
-    known: Known
+    gather: Gather
+    cache: Cache
     effects: Effects
     telemetry: Telemetry
 
     async def run(self, name: str, trace: TraceContext | None) -> float | None:
         """Bring one node's Jobs up to date; raises KubeError for the queue to try again."""
         await self.effects.find_begun(name)
-        snapshot = await snapshot_of(self.known, name)
+        await self.cache.deletions.look(self.cache.shims.values())
+        snapshot = await self.gather.snapshot(name)
         try:
-            return await self._act(await with_former(self.known, snapshot), trace)
+            return await self._act(await self.gather.with_former(snapshot), trace)
         except KubeError as error:
             node = snapshot.node
-            if node is not None and is_refused(error) and node.uid not in self.known.refused.by_uid:
+            if node is not None and is_refused(error) and node.uid not in self.cache.refused.by_uid:
                 await self.effects.report_refusal(node, NodeReason.INSTALLER_REFUSED, str(error))
             raise
 
@@ -59,7 +61,7 @@ class Reconcile:
         if node is None:
             return None
         job = newest(tuple(job for job in snapshot.jobs if job.node_uid == node.uid))
-        begun = self.known.traces.get(node.uid)
+        begun = self.cache.noted(node.uid).trace
         of_job = trace_from(job.traceparent) if job else None
         creates = any(isinstance(action, CreateJob) for action in actions)
         return (begun or of_job) if creates else (of_job or begun)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from provisioner.cache import Cache
 from provisioner.domain.plan import Plan
-from provisioner.known import Known
 from trellis import names
 from trellis.bus.bus import Bus, BusUnavailable, FactRefused
 from trellis.events.rollout import RolloutHalted, RolloutResumed
@@ -17,7 +17,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import CONFIGMAPS
-from trellis.provisioning.ledger import make_ledger
+from trellis.provisioning.ledger import Ledger, make_ledger
 from trellis.telemetry import get_logger
 
 _log = get_logger(__name__)
@@ -30,32 +30,30 @@ class RolloutEffects:
     kube: Kube
     bus: Bus
     recorder: EventRecorder
-    known: Known
+    cache: Cache
 
-    async def write_ledger(self, plan: Plan) -> None:
-        """Write the plan's ledger over the one it was made from.
+    async def write_ledger(self, plan: Plan) -> Ledger:
+        """Write the plan's ledger over the one it was made from; returns it as the API server has accepted it.
 
         Raises:
             Conflict: another wrote it meanwhile; KubeError: no certain answer. Either way it is read anew.
         """
-        version = self.known.ledger_version
-        manifest = make_ledger(self.known.settings.namespace, plan.ledger, version)
-        self.known.writing = plan.ledger
-        try:
-            if version is None:
-                written = await self.kube.create(CONFIGMAPS, manifest)
-            else:
-                written = await self.kube.replace(CONFIGMAPS, manifest)
-        except KubeError:
-            self.known.doubt()
-            raise
-        finally:
-            self.known.writing = None
-        self.known.accept(written)
+        version = self._version()
+        manifest = make_ledger(self.cache.settings.namespace, plan.ledger, version)
+        with self.cache.ledger_written(plan.ledger):
+            try:
+                if version is None:
+                    written = await self.kube.create(CONFIGMAPS, manifest)
+                else:
+                    written = await self.kube.replace(CONFIGMAPS, manifest)
+            except KubeError:
+                self.cache.ledger_doubted()
+                raise
+        return self.cache.ledger_accepted(written)
 
-    async def show_rollout(self, plan: Plan, halted_before: tuple[str, ...]) -> None:
+    async def show_rollout(self, plan: Plan, halted_before: tuple[str, ...], ledger: Ledger) -> None:
         """Show of which shims the rollout was halted or resumed: in the log, and as Events on the ledger."""
-        settings = self.known.settings
+        namespace = self.cache.settings.namespace
         for shim in sorted({*plan.ledger.halted} ^ {*halted_before}):
             halted, failing = shim in plan.ledger.halted, plan.failing.get(shim, 0)
             reason = "RolloutHalted" if halted else "RolloutResumed"
@@ -68,7 +66,7 @@ class RolloutEffects:
             )
             _log.warning("rollout changed", reason=reason, shim=shim, failing=failing)
             await self.recorder.record(
-                regarding=ObjectRef("v1", "ConfigMap", names.LEDGER, self.known.ledger_uid, settings.namespace),
+                regarding=ObjectRef("v1", "ConfigMap", names.LEDGER, ledger.uid, namespace),
                 type="Warning" if halted else "Normal",
                 reason=reason,
                 message=message,
@@ -81,26 +79,34 @@ class RolloutEffects:
             Whether it is still to be said: the bus is away, and planning does not wait for it.
         """
         ledger = plan.ledger
-        told = frozenset() if self.known.forgotten else frozenset(ledger.told)
+        told = frozenset() if self.cache.halts_lost else frozenset(ledger.told)
         for shim in sorted(told ^ {*ledger.halted}):
-            failing, digest = plan.failing.get(shim, 0), self.known.version(shim)
+            failing, digest = plan.failing.get(shim, 0), self._digest(shim)
             fact: RolloutHalted | RolloutResumed = (
                 RolloutHalted(digest=digest, shim=shim, failing=failing, limit=self._limit(shim))
                 if shim in ledger.halted
                 else RolloutResumed(digest=digest, shim=shim, failing=failing)
             )
             try:
-                await self.bus.publish(fact, dedup=f"{names.LEDGER}.{self.known.ledger_version}.{shim}.{fact.fact}")
+                await self.bus.publish(fact, dedup=f"{names.LEDGER}.{self._version()}.{shim}.{fact.fact}")
             except BusUnavailable:
                 return True  # the bus itself warns of its outage, once
             except FactRefused as error:
                 # Saying it again is of no use; the ledger and its Event say it too.
                 _log.error("the rollout's change was not said on the bus", fact=fact.fact, error=str(error))
-        self.known.forgotten = False
+        self.cache.halts_published()
         if ledger.halted != ledger.told:
             await self.write_ledger(replace(plan, ledger=replace(ledger, told=ledger.halted)))
         return False
 
+    def _version(self) -> str | None:
+        return self.cache.ledger.version if self.cache.ledger is not None else None
+
+    def _digest(self, shim: str) -> str:
+        """Return what names a shim's version for people: the legacy image's digest, a Shim's generation."""
+        view = self.cache.shims.get(shim)
+        return (self.cache.installer.digest or "") if view is None else f"{view.name}-{view.generation}"
+
     def _limit(self, shim: str) -> int:
-        limits = self.known.settings.limits(self.known.shims.values()).get(shim)
+        limits = self.cache.settings.limits(self.cache.shims.values()).get(shim)
         return max(1, limits.halt_after) if limits else 1

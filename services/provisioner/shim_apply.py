@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, assert_never
 
+from provisioner.cache import Cache
 from provisioner.domain.shim_decide import (
     Action,
     ApplyRuntimeClass,
@@ -38,15 +39,11 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ShimEffects:
-    """Where actions about Shims go. ``namespace``: where their former versions are kept.
-
-    ``refused``: by Shim, why its RuntimeClass was not taken; kept here for the next snapshot, whose status says so.
-    """
+    """Where actions about Shims go."""
 
     kube: Kube
     recorder: EventRecorder
-    namespace: str
-    refused: dict[str, str] = field(default_factory=dict)
+    cache: Cache
 
     async def apply(self, actions: Sequence[Action]) -> None:
         """Carry out the actions about one Shim, in order.
@@ -62,10 +59,11 @@ class ShimEffects:
             except (Invalid, Forbidden) as error:
                 if not isinstance(action, ApplyRuntimeClass):
                     raise
-                refusal, self.refused[action.shim.name] = error, str(error)
+                refusal = error
+                self.cache.class_refused(action.shim.name, str(error))
             else:
                 if isinstance(action, ApplyRuntimeClass):
-                    self.refused.pop(action.shim.name, None)
+                    self.cache.class_refused(action.shim.name, "")
         if refusal is not None:
             raise refusal
 
@@ -138,7 +136,7 @@ class ShimEffects:
     async def _keep(self, action: KeepRevision) -> None:
         shim, former = action.shim, action.former
         if former is None:
-            manifest = make_revision(shim.name, shim.uid, action.version, action.number, self.namespace)
+            manifest = make_revision(shim.name, shim.uid, action.version, action.number, self.cache.settings.namespace)
             await self.kube.create(CONTROLLER_REVISIONS, manifest)
         else:
             read = {"uid": former.uid, "resourceVersion": former.resource_version}
@@ -146,7 +144,7 @@ class ShimEffects:
                 CONTROLLER_REVISIONS,
                 former.name,
                 {"metadata": read, "revision": action.number},
-                self.namespace,
+                self.cache.settings.namespace,
                 field_manager=names.FIELD_MANAGER_PROVISIONER,
             )
         _log.info("version of shim kept", shim=shim.name, revision=action.number)
@@ -156,7 +154,7 @@ class ShimEffects:
             await self.kube.delete(
                 CONTROLLER_REVISIONS,
                 former.name,
-                self.namespace,
+                self.cache.settings.namespace,
                 uid=former.uid,
                 resource_version=former.resource_version,
             )

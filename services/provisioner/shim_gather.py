@@ -1,28 +1,29 @@
-"""What provisioner knows of one Shim: its nodes, its RuntimeClass, its status as it stands.
+"""Reads what a decision about one Shim depends on: its nodes, its RuntimeClass, its status as it stands.
 
 In: the informers' views, the Shim and its RuntimeClass from the API server. Out: a frozen snapshot for ``shim_decide``.
-Called by ``app``. Invariant: what is written is decided on what was read in the same run.
+Called by ``shim_reconciler``. Invariant: what is written is decided on what was read in the same run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from provisioner.cache import Cache
 from provisioner.domain.hands_off import working_on
 from provisioner.domain.shim_nodes import Tally
 from provisioner.domain.shim_resources import view_runtime_class
 from provisioner.domain.shim_snapshot import RuntimeClassView, Snapshot
 from provisioner.domain.tasks import kept_version
-from provisioner.known import Known
+from provisioner.gather import ledger_manifest
 from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, NotFound
 from trellis.kube.refusals import is_refused
 from trellis.kube.resources import CONTROLLER_REVISIONS, RUNTIME_CLASSES, SHIMS
 from trellis.provisioning.attempts import asked_of, failing_on
-from trellis.provisioning.ledger import Ledger
+from trellis.provisioning.ledger import Ledger, read_ledger
 from trellis.provisioning.leftovers import concerned_by, left_by
 from trellis.provisioning.other_controllers import Controller
 from trellis.provisioning.revisions import Manifest, Revision, label_selector, revisions_of, version_of
@@ -32,26 +33,24 @@ from trellis.provisioning.views import KWASM, JobState, NodeView, newest
 
 
 @dataclass(frozen=True, slots=True)
-class Shims:
-    """Reads snapshots of Shims. ``kept``: by Shim name its uid and the version that its newest revision has."""
+class ShimGather:
+    """Reads snapshots of Shims. It changes nothing."""
 
     kube: Kube
-    known: Known
-    kept: dict[str, tuple[str, Manifest]] = field(default_factory=dict)
+    cache: Cache
 
     async def snapshot(self, name: str) -> Snapshot | None:
         """Return all that a decision about one Shim depends on; None if there is none of this name."""
         try:
             manifest = await self.kube.get(SHIMS, name)
         except NotFound:
-            self.kept.pop(name, None)
             return None
-        await self.known.deletions.look(self.known.shims.values())
-        shim, now = self.known.keys.judge(view_shim(manifest)), datetime.now(UTC)
+        cache = self.cache
+        shim, now = cache.keys.judge(view_shim(manifest)), datetime.now(UTC)
         ledger = await self._ledger()
         revisions = await self._revisions(shim, version_of(manifest))
         runtime_class = await self._runtime_class(shim)
-        tally = self.known.fleet.tally(shim)
+        tally = cache.fleet.tally(shim)
         nodes = tally.nodes()
         holders = tuple(one.node for one in tally.members.values() if one.has is not None) if shim.deleting else ()
         return Snapshot(
@@ -61,14 +60,14 @@ class Shims:
             nodes=nodes,
             holders=holders,
             in_work=self._in_work(name, ledger),
-            failing=tuple(node for node in self.known.fleet.restless() if name in self._failing(node, ledger)),
+            failing=tuple(node for node in cache.fleet.restless() if name in self._failing(node, ledger)),
             halted=name in ledger.halted,
             in_use=self._in_use(tally),
             held=self._held(name, holders),
-            class_refused=self.known.classes_refused.get(name, ""),
+            class_refused=cache.class_refusal(name),
             refused=self._refused(tally),
-            ledger_refused=self.known.ledger_refused,
-            patience_over=self.known.deletions.lasts(shim.uid) > self.known.timings.unreachable,
+            ledger_refused=cache.ledger_refusal,
+            patience_over=cache.deletions.lasts(shim.uid) > cache.timings.unreachable,
             now=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
             other=self._other(shim, tally),
             version=version_of(manifest),
@@ -84,66 +83,65 @@ class Shims:
         def works(node: NodeView) -> bool:
             entry = ledger.entries.get(node.uid)
             # An older Job was followed by one that took back what it did, or did it over.
-            job = newest(self.known.jobs.of_uid(node.uid))
+            job = newest(self.cache.jobs.of_uid(node.uid))
             changes = job is not None and name in concerned_by(job)
             at_work = changes and job is not None and (job.state is JobState.ACTIVE or name in left_by(job, node))
             return at_work or (entry is not None and name in entry.shims)
 
-        return tuple(filter(works, self.known.fleet.named({**self.known.jobs.by_uid(), **ledger.entries})))
+        return tuple(filter(works, self.cache.fleet.named({**self.cache.jobs.by_uid(), **ledger.entries})))
 
     def _in_use(self, tally: Tally) -> tuple[tuple[NodeView, str], ...]:
         """Return the nodes that a Shim cannot leave, and what keeps it there."""
-        members = ((tally.members.get(node.name), node) for node in self.known.fleet.named(self.known.in_use))
+        in_use = self.cache.in_use()
+        members = ((tally.members.get(node.name), node) for node in self.cache.fleet.named(in_use))
         leaving = (node for one, node in members if one is not None and one.has is not None and one.wish is None)
-        return tuple((node, self.known.in_use[node.uid]) for node in leaving)
+        return tuple((node, in_use[node.uid]) for node in leaving)
 
     async def _ledger(self) -> Ledger:
         """Return the ledger; without the right to read it the status says so, and counts what is known besides."""
         try:
-            return await self.known.ledger_now()
+            if (ledger := self.cache.ledger) is not None:
+                return ledger
+            manifest = await ledger_manifest(self.kube, self.cache.settings.namespace)  # the planner takes it over
+            return read_ledger(manifest) if manifest else Ledger({})
         except KubeError as error:
             if not is_refused(error):
                 raise
             return Ledger({})
 
     def _refused(self, tally: Tally) -> tuple[tuple[NodeView, str, str], ...]:
-        by_uid = self.known.refused.by_uid
-        nodes = (node for node in self.known.fleet.named(by_uid) if node.name in tally.members)
+        by_uid = self.cache.refused.by_uid
+        nodes = (node for node in self.cache.fleet.named(by_uid) if node.name in tally.members)
         return tuple((node, by_uid[node.uid].reason.value, by_uid[node.uid].message) for node in nodes)
 
     def _held(self, name: str, holders: Iterable[NodeView]) -> tuple[NodeView, ...]:
         """Return the nodes that a mass deletion may still take a Shim from; none if it was deleted by itself."""
-        watched, label = self.known.shims.get(name), names.shim_label(name)
-        if watched is None or not watched.deleting or name in self.known.deletions.alone(self.known.shims.values()):
+        shims, label = self.cache.shims, names.shim_label(name)
+        if name not in shims or not shims[name].deleting or name in self.cache.deletions.alone(shims.values()):
             return ()
         return tuple(node for node in holders if label in dict(node.labels))
 
     def _failing(self, node: NodeView, ledger: Ledger) -> tuple[str, ...]:
-        target = self.known.target(node) if node.failed else None
+        target = self.cache.fleet.target(node) if node.failed else None
         if target is None:
             return ()
-        limits = self.known.settings.limits(self.known.shims.values())
+        limits = self.cache.settings.limits(self.cache.shims.values())
         return failing_on(node, target, asked_of(node, target, limits, ledger.halted))
 
     def _other(self, shim: ShimView, tally: Tally) -> Controller | None:
         """Return the controller of somebody else that works on this Shim, or on nodes that have it or are to."""
-        if not self.known.controllers:
+        if not self.cache.controllers:
             return None
-        return working_on(shim.name, (one.node for one in tally.members.values()), self.known.controllers)
+        return working_on(shim.name, (one.node for one in tally.members.values()), self.cache.controllers)
 
     async def _revisions(self, shim: ShimView, version: Manifest) -> tuple[Revision, ...] | None:
         """Return the kept versions; None if the newest is this one, so that a rollout does not list at each step."""
-        if shim.deleting or shim.invalid or self.kept.get(shim.name) == (shim.uid, version):
+        if shim.deleting or shim.invalid or self.cache.is_newest(shim, version):
             return None
-        # From here until it is read back another version may be the newest: what comes back then is to be kept anew.
-        self.kept.pop(shim.name, None)
         listing = await self.kube.list(
-            CONTROLLER_REVISIONS, self.known.settings.namespace, label_selector=label_selector(shim.name)
+            CONTROLLER_REVISIONS, self.cache.settings.namespace, label_selector=label_selector(shim.name)
         )
-        revisions = revisions_of(shim.uid, listing.items)
-        if revisions and revisions[-1].version == version:
-            self.kept[shim.name] = (shim.uid, version)
-        return revisions
+        return revisions_of(shim.uid, listing.items)
 
     async def _runtime_class(self, shim: ShimView) -> RuntimeClassView | None:
         if not shim.runtime_class:

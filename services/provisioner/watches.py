@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from provisioner.cache import Cache
 from provisioner.domain.canary import CanaryPod
-from provisioner.known import Known
 from provisioner.pod_refusals import PodRefusal
 from trellis.kube.informer import Change
 from trellis.provisioning.other_controllers import Controller, in_charge
@@ -22,74 +22,45 @@ Wake = Callable[[str], None]
 _log = get_logger(__name__)
 
 
-def on_node(known: Known, wake: Wake, trace_of: Callable[[str], TraceContext]) -> Callable[[Change[NodeView]], None]:
+def on_node(cache: Cache, wake: Wake, trace_of: Callable[[str], TraceContext]) -> Callable[[Change[NodeView]], None]:
     """Return the handler of Node changes. ``trace_of``: the trace that an opting in begins (ADR 102)."""
 
     def handle(change: Change[NodeView]) -> None:
-        known.marks.take_node(change.key, change.new)
-        known.fleet.take(change.key)
-        if change.old is not None and (change.new is None or change.new.uid != change.old.uid):
-            known.traces.pop(change.old.uid, None)
-            known.plans.pop(change.old.uid, None)
-            known.waiting_since.pop(change.old.uid, None)
-            known.in_use.pop(change.old.uid, None)
-            known.refused.end(change.old.uid)
-            known.told_unserved.discard(change.old.uid)
-            known.told_skipped.pop(change.old.uid, None)
-            known.begun.end(change.old.uid)
-        if change.new is not None and change.new.skip is None:
-            known.told_skipped.pop(change.new.uid, None)
-        if change.new is not None:
-            known.opted_in(change.old, change.new, trace_of)
+        cache.node_changed(change, trace_of)
         wake(change.key)
 
     return handle
 
 
-def on_job(known: Known, wake: Wake, plan_soon: Callable[[], None]) -> Callable[[Change[JobView]], None]:
-    """Return the handler of Job changes; what was said of a Job is forgotten with it."""
+def on_job(cache: Cache, wake: Wake, plan_soon: Callable[[], None]) -> Callable[[Change[JobView]], None]:
+    """Return the handler of Job changes."""
 
     def handle(change: Change[JobView]) -> None:
-        known.jobs.change(change.old, change.new)
-        known.clock.change(change.old, change.new)
-        known.pod_refusals.take_job(change.old, change.new)
-        known.marks.take_job(change.old, change.new)
-        new = change.new
-        if new and known.begun.jobs.get(new.node_uid) == new.name and known.begun.end(new.node_uid):
+        if cache.job_changed(change):
             plan_soon()
-        job = change.new or change.old
-        if job is None:
-            return
-        if change.new is None:
-            known.created_ns.pop(job.name, None)
-            for what in ("started", "succeeded", "failed", "removed"):
-                known.said.discard(f"{job.uid}.{what}")
-        if job.node:
+        if (job := change.new or change.old) is not None and job.node:
             wake(job.node)
 
     return handle
 
 
-def on_pod_refusal(known: Known, wake: Wake) -> Callable[[Change[PodRefusal]], None]:
+def on_pod_refusal(cache: Cache, wake: Wake) -> Callable[[Change[PodRefusal]], None]:
     """Return the handler of Events about refused pods: each wakes the node of its Job."""
 
     def handle(change: Change[PodRefusal]) -> None:
-        uid = known.pod_refusals.take(change)
-        for jobs in known.jobs.by_uid().values():
-            for job in jobs:
-                if job.uid == uid:
-                    wake(job.node)
+        for node in cache.pod_refusal_changed(change):
+            wake(node)
 
     return handle
 
 
-def on_shim(known: Known, follow: Wake, list_all: Callable[[], None]) -> Callable[[Change[ShimView]], None]:
+def on_shim(cache: Cache, follow: Wake, list_all: Callable[[], None]) -> Callable[[Change[ShimView]], None]:
     """Return the handler of Shim changes; what nodes are to have may be something else for all of them."""
 
     def handle(change: Change[ShimView]) -> None:
         follow(change.key)
         if wishes_differ(change):
-            known.unsettle()
+            cache.wishes_changed()
         list_all()
 
     return handle
@@ -102,21 +73,22 @@ def wishes_differ(change: Change[ShimView]) -> bool:
 
 
 def on_controller(
-    known: Known, controllers: Mapping[str, Controller | None], list_all: Callable[[], None]
+    cache: Cache, controllers: Mapping[str, Controller | None], list_all: Callable[[], None]
 ) -> Callable[[Change[Controller | None]], None]:
     """Return the handler of changes of Deployments; most of them run no controller that matters here."""
 
     def handle(change: Change[Controller | None]) -> None:
         if change.old is None and change.new is None:
             return
-        before, known.controllers = known.controllers, in_charge(controllers.values())
-        for controller in known.controllers:
+        before, now = cache.controllers, in_charge(controllers.values())
+        cache.controllers_changed(now)
+        for controller in now:
             if controller not in before:
                 _log.warning("another controller is active: hands off", advice=controller.advice)
         for controller in before:
-            if controller not in known.controllers:
+            if controller not in now:
                 _log.info("another controller is gone or taken over", controller=controller.place)
-        if before != known.controllers:
+        if before != now:
             list_all()
 
     return handle

@@ -241,17 +241,14 @@ class Destroy:
     steps: tuple[SayFact | DeleteJob | EndJob, ...]
 
 
-Action = (
+Step = (
     CreateJob
     | DeleteJob
     | EndJob
     | SayFact
     | JudgeFailed
     | WarnNode
-    | LookAgain
-    | Destroy
     | EvictPod
-    | GiveBackSlot
     | CreateCanary
     | DeleteCanary
     | ProveJob
@@ -259,3 +256,5 @@ Action = (
     | ReportRefusal
     | ClearRefusal
 )
+"""What is carried out once the breaker gave leave; the rest of an Action is for the queue."""
+Action = Step | LookAgain | Destroy | GiveBackSlot

@@ -10,6 +10,7 @@ no Job of our own installer goes while the Node does not name what it left there
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -39,14 +40,18 @@ from trellis.provisioning.attempts import changes_of, difference
 from trellis.provisioning.ledger import Entry
 from trellis.provisioning.leftovers import left_by, overtaken
 from trellis.provisioning.reasons import Reason
+from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import (
     KWASM,
+    SUPPORTED_OS,
     UNDO,
     JobState,
     JobView,
     NodeView,
     Target,
+    Wish,
     newest,
+    wish_of,
 )
 
 JOBS = "jobs"
@@ -88,6 +93,12 @@ def decide(snapshot: Snapshot) -> list[Action]:
         current = end if unwanted else _follow(snapshot, node, job)
     over = refusal_over(snapshot, node, job, current)
     return [*former, *current, *_begin(snapshot, node, jobs), *over]
+
+
+def unserved(node: NodeView, shims: Iterable[ShimView]) -> bool:
+    """Say whether a user opted a node in for which there is nothing to install while there is no legacy image."""
+    opted_in = node.operating_system == SUPPORTED_OS and wish_of(node, auto_provision=False) is Wish.IN
+    return opted_in and not any(shim.default for shim in shims)
 
 
 def _outlived(jobs: tuple[JobView, ...], job: JobView | None) -> list[DeleteJob]:

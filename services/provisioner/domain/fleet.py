@@ -1,7 +1,7 @@
 """What each node is to have by the Shims as they are, which nodes a plan has to look at, and the nodes of each Shim.
 
 Pure. In: nodes and Shims, and the names of nodes that changed. Out: targets, the nodes at which something is to be
-done, how many others have each Shim, and a tally for each Shim. Called by ``known``, ``gather``, ``shim_gather``, and
+done, how many others have each Shim, and a tally for each Shim. Called by ``cache``, ``gather``, ``shim_gather``, and
 ``watches``, which tells of changes. Invariants: what follows from a node is worked out once while neither it nor a Shim
 changes; what a question costs does not grow with the nodes that rest.
 """

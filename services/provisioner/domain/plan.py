@@ -53,7 +53,8 @@ class World:
     there. ``settles_in``: seconds in which none is, as Shims may be coming.
     ``begun``: slots whose Jobs were asked for and are in ``jobs`` not yet, or never: nobody else gets these.
     ``feared``: by Node uid, shims that a Job which is gone may have left there; such a node is in ``nodes`` as if its
-    marks named them. ``stuck``: uids of Jobs that should have ended; ``stuck_in``: seconds until the next one is.
+    marks named them. ``shims_unknown``: Shims cannot be listed although something names them: nothing may be planned.
+    ``stuck``: uids of Jobs that should have ended; ``stuck_in``: seconds until the next one is.
     """
 
     nodes: tuple[NodeView, ...]
@@ -72,15 +73,7 @@ class World:
     stuck_in: float | None = None
     held_again: float = Timings().held
     resting: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Halt:
-    """A shim of which too many nodes fail, or no longer do: how many, and the limit."""
-
-    shim: str
-    failing: int
-    limit: int
+    shims_unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +184,14 @@ def _forgiven(world: World, shim: str, failure: FailedAttempt) -> bool:
 def is_forgiven(limits: ShimLimits | None, failure: FailedAttempt, latest: float) -> bool:
     """Say whether a person resumed a shim's rollout knowing of a failure; a later mark than ``latest`` is none."""
     return limits is not None and failure.at <= limits.forgiven <= latest
+
+
+def forgives(node: NodeView, target: Target, limits: Mapping[str, ShimLimits], latest: float) -> bool:
+    """Say whether a person resumed the rollout of a shim that is to change knowing of the node's last failure."""
+    failure = node.failed
+    return failure is not None and any(
+        is_forgiven(limits.get(name), failure, latest) for name in changes_of(node, target)
+    )
 
 
 def _kept(world: World) -> dict[str, Entry]:

@@ -8,7 +8,6 @@ Source of the Job's shape: KWasm operator (peers keep their manifests and RBAC).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +15,7 @@ from provisioner.domain.surroundings import Surroundings, make_env, make_volumes
 from trellis import names
 from trellis.installer_api.result import EXIT_FINAL
 from trellis.installer_api.spec import InstallSpec
-from trellis.provisioning.views import PROVISION, REMOVE, UNDO, JobView, NodeView, Target, encode_digests
+from trellis.provisioning.views import PROVISION, REMOVE, UNDO, JobView, NodeView, Target, encode_digests, spec_digest
 
 Manifest = dict[str, Any]
 
@@ -82,9 +81,10 @@ class Installer:
     service_account: str
     surroundings: Surroundings = field(default_factory=Surroundings)
 
-    def spec(self) -> Mapping[str, str | None]:
-        """Return what makes two installations the same: its digest is what nodes carry."""
-        return {"image": self.image, "handler": self.handler}
+    @property
+    def digest(self) -> str | None:
+        """What makes two installations by the legacy image the same, as nodes carry it; None without such an image."""
+        return spec_digest({"image": self.image, "handler": self.handler}) if self.image else None
 
 
 def make_installer_job(

@@ -7,7 +7,7 @@ by whatever shows a rollout. Invariant: an entry that somebody broke is left out
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from trellis import names
@@ -41,11 +41,16 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The nodes in work by Node uid, the shims whose rollout is halted, and those of whose halt the bus was told."""
+    """The nodes in work by Node uid, the shims whose rollout is halted, and those of whose halt the bus was told.
+
+    ``uid``, ``version``: of the ConfigMap that it was read from.
+    """
 
     entries: Mapping[str, Entry]
     halted: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
+    uid: str = field(default="", compare=False)
+    version: str | None = field(default=None, compare=False)
 
 
 def make_ledger(namespace: str, ledger: Ledger, resource_version: str | None) -> Manifest:
@@ -83,9 +88,10 @@ def read_ledger(manifest: Manifest) -> Ledger:
         number, begun = whole(attempt), whole(since)
         if digest and number is not None and begun is not None:
             entries[uid] = Entry(digest, number, begun, tuple(filter(None, shims.split(","))) or (KWASM,), feared)
-    marks = manifest["metadata"].get("annotations") or {}
+    metadata = manifest["metadata"]
+    marks = metadata.get("annotations") or {}
     halted, told = (
         tuple(filter(None, (marks.get(key) or "").split(",")))
         for key in (names.ANNOTATION_HALTED, names.ANNOTATION_HALT_TOLD)
     )
-    return Ledger(entries, halted, told)
+    return Ledger(entries, halted, told, metadata.get("uid", ""), metadata.get("resourceVersion"))

@@ -117,7 +117,7 @@ SLOTS: Final = (
         "a Job is made although the slot went to another node",
         "ADR 71: a slot is kept from the request for its Job on",
         "provisioner",
-        "Begun.begin",
+        "Cache.job_begins",
         "not slots or len(slots) < len(ledgers) or any(",
         "not slots or any(",
         "tests/unit/provisioner/test_begun.py::"

@@ -10,17 +10,17 @@ from typing import cast
 import pytest
 
 from provisioner.apply import Effects
+from provisioner.cache import Cache
 from provisioner.canary_apply import ProofEffects
-from provisioner.domain.actions import CreateJob, DeleteJob, User
+from provisioner.domain.actions import CreateJob, DeleteJob
 from provisioner.domain.decide import decide
 from provisioner.domain.doubts import NOTHING
 from provisioner.domain.plan import Plan, plan
 from provisioner.domain.resources import Task
-from provisioner.gather import snapshot_of, world_of
-from provisioner.known import Known
-from provisioner.pods import Pods
+from provisioner.gather import Gather
 from provisioner.rollout_apply import RolloutEffects
 from provisioner.settings import Settings
+from support.nodes.shown import show_ledger
 from trellis import names
 from trellis.bus.bus import Bus
 from trellis.kube.breaker import Breaker, Scope
@@ -48,19 +48,19 @@ class Provisioner:
             self.kube.put(NAMESPACES, {"metadata": {"name": name}})
         uid = self.kube.put(NODES, {"metadata": {"name": "node-1"}})["metadata"]["uid"]
         self.node: NodeView = opted_in(a_node(uid=uid))
-        self.known = Known(self.kube, Settings(), {"node-1": self.node}, {})
-        self.known.ledger = Ledger({uid: SLOT})
+        self.cache = Cache(self.kube, Settings(), {"node-1": self.node}, {})
+        show_ledger(self.cache, Ledger({uid: SLOT}))
         self.shown: list[str] = []
         self.ended = 0
         recorder = EventRecorder(self.kube, component="test")
         breaker = Breaker(
             self.kube, recorder, Scope("provisioner", "trellis-system", {"jobs": lambda: 1}, {}), self.count
         )
-        proof = ProofEffects(self.kube, self.known, telemetry)
+        proof = ProofEffects(self.kube, self.cache, telemetry)
         self.effects = Effects(
-            self.kube, cast("Bus", None), recorder, self.known, telemetry, breaker, proof, self.show, self.count
+            self.kube, cast("Bus", None), recorder, self.cache, telemetry, breaker, proof, self.show, self.count
         )
-        self.rollout = RolloutEffects(self.kube, cast("Bus", None), recorder, self.known)
+        self.rollout = RolloutEffects(self.kube, cast("Bus", None), recorder, self.cache)
 
     def show(self, job: Manifest) -> None:
         self.shown.append(job["metadata"]["name"])
@@ -85,7 +85,7 @@ async def test_a_job_that_was_made_is_shown_before_the_watch_does(provisioner: P
     await provisioner.make()
     assert provisioner.shown == provisioner.jobs
     assert len(provisioner.jobs) == 1
-    assert provisioner.known.begun.entries() == {}
+    assert provisioner.cache.begun() == {}
 
 
 async def test_a_job_whose_end_the_watch_may_have_shown_is_not_shown_again(
@@ -95,7 +95,7 @@ async def test_a_job_whose_end_the_watch_may_have_shown_is_not_shown_again(
 
     async def create(*args: object, **options: object) -> object:
         made = await creating(*args, **options)  # type: ignore[arg-type]
-        assert provisioner.known.begun.end(provisioner.node.uid)  # as the watch does
+        assert provisioner.cache.begun_ended(provisioner.node.uid)  # as the watch does
         return made
 
     monkeypatch.setattr(provisioner.kube, "create", create)
@@ -112,16 +112,19 @@ async def test_a_job_whose_end_the_watch_may_have_shown_is_not_shown_again(
 async def test_no_job_is_made_when_the_ledger(provisioner: Provisioner, slots: tuple[Entry, ...] | None) -> None:
     """The decision was made before: the ledger is asked again at the last moment."""
     uid = provisioner.node.uid
-    provisioner.known.ledger = None if slots is None else Ledger({uid: slots[0]} if slots else {})
+    if slots is None:
+        provisioner.cache.ledger_doubted()
+    else:
+        show_ledger(provisioner.cache, Ledger({uid: slots[0]} if slots else {}))
     await provisioner.make()
     assert provisioner.jobs == []
-    assert provisioner.known.begun.entries() == {}
+    assert provisioner.cache.begun() == {}
 
 
 async def test_no_job_is_made_of_a_slot_that_goes_to_another_node_with_the_plan_being_written(
     provisioner: Provisioner,
 ) -> None:
-    """While the request with the new ledger is open the old one is all that is known to be accepted."""
+    """While the request with the new ledger is open the old one is all that is cache to be accepted."""
     while_written: list[list[str]] = []
     replacing = provisioner.kube.replace
 
@@ -134,7 +137,6 @@ async def test_no_job_is_made_of_a_slot_that_goes_to_another_node_with_the_plan_
     provisioner.kube.replace = replace  # type: ignore[method-assign, assignment]
     await provisioner.rollout.write_ledger(Plan(Ledger({})))
     assert while_written == [[]]
-    assert provisioner.known.writing is None
 
 
 async def test_a_node_keeps_its_slot_while_its_job_is_on_its_way(provisioner: Provisioner) -> None:
@@ -143,15 +145,14 @@ async def test_a_node_keeps_its_slot_while_its_job_is_on_its_way(provisioner: Pr
 
     def sent(request: HttpRequest) -> bool:
         if request.path.endswith("/jobs"):
-            seen.append(provisioner.known.begun.entries())
+            seen.append(provisioner.cache.begun())
         return False
 
     provisioner.kube.fail_next(1, when=sent)
     await provisioner.make()
     assert seen == [{provisioner.node.uid: SLOT}]
-    provisioner.known.begun.slots[provisioner.node.uid] = SLOT
-    provisioner.known.begun.jobs[provisioner.node.uid] = "its-job"
-    assert (await world_of(provisioner.known)).begun == {provisioner.node.uid: SLOT}
+    assert provisioner.cache.job_begins(provisioner.node.uid, (DIGEST, 1), "its-job")
+    assert Gather(provisioner.kube, provisioner.cache).world().begun == {provisioner.node.uid: SLOT}
 
 
 @pytest.mark.parametrize("arrived", [True, False])
@@ -164,20 +165,12 @@ async def test_after_a_lost_answer_the_job_is_looked_for_before_anything_is_deci
     provisioner.kube.fail_next(1, when=lambda request: request.method == "POST" and request.path.endswith("/jobs"))
     with pytest.raises(Unavailable):
         await provisioner.make()
-    assert provisioner.known.begun.entries() == {provisioner.node.uid: SLOT}
+    assert provisioner.cache.begun() == {provisioner.node.uid: SLOT}
     before = provisioner.ended
     await provisioner.effects.find_begun("node-1")
     assert provisioner.shown == (provisioner.jobs if arrived else [])
-    assert provisioner.known.begun.entries() == {}
+    assert provisioner.cache.begun() == {}
     assert provisioner.ended == before + 1, "the planner may look at the slot again"
-
-
-class _NoPods:
-    async def users(self, *_: object) -> tuple[User, ...]:
-        return ()
-
-    async def at_work(self, *_: object) -> tuple[str, ...]:
-        return ()
 
 
 SHIM_SLOT = Entry(DIGEST, 1, 5, ("spin",))
@@ -186,22 +179,21 @@ SHIM_SLOT = Entry(DIGEST, 1, 5, ("spin",))
 @pytest.fixture
 def doubtful(provisioner: Provisioner) -> Provisioner:
     """Its node has a slot for a Shim that nobody wants any more, from a former leader, and no Job."""
-    provisioner.known.pods = cast("Pods", _NoPods())
-    provisioner.known.ledger = Ledger({provisioner.node.uid: SHIM_SLOT})
+    show_ledger(provisioner.cache, Ledger({provisioner.node.uid: SHIM_SLOT}))
     return provisioner
 
 
 async def test_what_a_former_leader_may_have_begun_is_planned_as_a_removal(doubtful: Provisioner) -> None:
     uid = doubtful.node.uid
-    outcome = plan(await world_of(doubtful.known))
+    outcome = plan(Gather(doubtful.kube, doubtful.cache).world())
     entry = outcome.ledger.entries[uid]
     assert (entry.digest, entry.shims, entry.feared) == (NOTHING, ("spin",), True)
     assert [node.uid for node in outcome.feared] == [uid]
     assert outcome.released == ()
-    doubtful.known.ledger = outcome.ledger
-    again = plan(await world_of(doubtful.known))
+    show_ledger(doubtful.cache, outcome.ledger)
+    again = plan(Gather(doubtful.kube, doubtful.cache).world())
     assert (again.ledger, again.feared) == (outcome.ledger, ())
-    [made] = decide(await snapshot_of(doubtful.known, "node-1"))
+    [made] = decide(await Gather(doubtful.kube, doubtful.cache).snapshot("node-1"))
     assert isinstance(made, CreateJob)
     assert made.task.feared == {"spin"}
     await doubtful.effects.apply([made])
@@ -211,8 +203,8 @@ async def test_what_a_former_leader_may_have_begun_is_planned_as_a_removal(doubt
 
 
 async def test_a_slot_given_here_whose_job_was_not_asked_for_is_given_up_with_the_wish(doubtful: Provisioner) -> None:
-    doubtful.known.certain.add((doubtful.node.uid, DIGEST, 1))
-    assert plan(await world_of(doubtful.known)).released == (doubtful.node.uid,)
+    doubtful.cache.left_nothing((doubtful.node.uid, DIGEST, 1))
+    assert plan(Gather(doubtful.kube, doubtful.cache).world()).released == (doubtful.node.uid,)
 
 
 @pytest.mark.parametrize(("answer", "certain"), [(403, True), (503, False)])
@@ -220,19 +212,19 @@ async def test_only_of_a_job_that_was_refused_it_is_certain_that_there_was_none(
     doubtful: Provisioner, answer: int, certain: bool
 ) -> None:
     target = Target((("spin", DIGEST),))
-    doubtful.known.ledger = Ledger({doubtful.node.uid: Entry(target.digest, 1, 5, ("spin",))})
+    show_ledger(doubtful.cache, Ledger({doubtful.node.uid: Entry(target.digest, 1, 5, ("spin",))}))
     doubtful.kube.answer_next(
         9, lambda _: status_reply(answer, "No", "no"), when=lambda request: request.path.endswith("/jobs")
     )
     with pytest.raises(KubeError):
         await doubtful.effects.apply([CreateJob(doubtful.node, Task(target), 1)])
-    assert bool(doubtful.known.certain) == certain
+    assert bool(doubtful.cache._certain) == certain
 
 
 async def test_of_a_job_that_was_cleared_away_here_nothing_is_feared(doubtful: Provisioner) -> None:
     job = a_job(doubtful.node, name="its-job")
     await doubtful.effects.apply([DeleteJob(job, Reason.OPTED_OUT, foreground=False)])
-    assert doubtful.known.certain == {job.tried}
+    assert doubtful.cache._certain == {job.tried}
 
 
 async def test_of_a_job_that_could_not_be_cleared_away_it_is_not_certain_what_it_did(doubtful: Provisioner) -> None:
@@ -240,11 +232,12 @@ async def test_of_a_job_that_could_not_be_cleared_away_it_is_not_certain_what_it
     doubtful.kube.fail_next(1, when=lambda request: request.method == "DELETE")
     with pytest.raises(Unavailable):
         await doubtful.effects.apply([DeleteJob(job, Reason.OPTED_OUT, foreground=False)])
-    assert doubtful.known.certain == set()
+    assert doubtful.cache._certain == set()
 
 
 async def test_what_is_certain_is_forgotten_with_its_slot(doubtful: Provisioner) -> None:
     tried = (doubtful.node.uid, DIGEST, 1)
-    doubtful.known.certain |= {tried, ("another", DIGEST, 1)}
+    doubtful.cache.left_nothing(tried)
+    doubtful.cache.left_nothing(("another", DIGEST, 1))
     await doubtful.rollout.write_ledger(Plan(Ledger({doubtful.node.uid: SHIM_SLOT})))
-    assert doubtful.known.certain == {tried}
+    assert doubtful.cache._certain == {tried}

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from provisioner.apply import Effects
+from provisioner.cache import Cache
 from provisioner.canary_apply import ProofEffects
 from provisioner.domain.actions import (
     Action,
@@ -28,13 +29,12 @@ from provisioner.domain.canary import Canary
 from provisioner.domain.decide import decide
 from provisioner.domain.plan import Plan
 from provisioner.domain.resources import Task
-from provisioner.gather import snapshot_of, world_of
-from provisioner.known import Known
+from provisioner.gather import Gather, ledger_manifest
 from provisioner.planner import Planner
 from provisioner.queues import PLAN
 from provisioner.rollout_apply import RolloutEffects
 from provisioner.settings import Settings
-from support.nodes.shown import show_nodes
+from support.nodes.shown import show_job, show_ledger, show_nodes
 from support.suite.naming import lacking
 from trellis import names
 from trellis.bus.bus import Bus, BusError, BusUnavailable, FactRefused
@@ -80,26 +80,26 @@ def kube() -> FakeKube:
 
 
 @pytest.fixture
-def known(kube: FakeKube) -> Known:
-    return Known(kube, Settings(), {}, {})
+def cache(kube: FakeKube) -> Cache:
+    return Cache(kube, Settings(), {}, {})
 
 
 @pytest.fixture
-def effects(kube: FakeKube, known: Known) -> Effects:
+def effects(kube: FakeKube, cache: Cache) -> Effects:
     leaders = kube.guarded(lambda: None)  # whose writes have to name what was read
     recorder = EventRecorder(leaders, component="test")
     scope = Scope("provisioner", "trellis-system", {"jobs": lambda: 1}, {})
     breaker = Breaker(leaders, recorder, scope, lambda: None)
     telemetry = setup("test", metrics=Metrics())
-    proof = ProofEffects(leaders, known, telemetry)
+    proof = ProofEffects(leaders, cache, telemetry)
     return Effects(
-        leaders, cast("Bus", SilentBus()), recorder, known, telemetry, breaker, proof, lambda _: None, lambda: None
+        leaders, cast("Bus", SilentBus()), recorder, cache, telemetry, breaker, proof, lambda _: None, lambda: None
     )
 
 
 def of_plans(effects: Effects) -> RolloutEffects:
     """Return where plans go, of the same leader."""
-    return RolloutEffects(effects.kube, effects.bus, effects.recorder, effects.known)
+    return RolloutEffects(effects.kube, effects.bus, effects.recorder, effects.cache)
 
 
 def pod(job: str, **status: object) -> dict[str, object]:
@@ -123,30 +123,29 @@ def decide_out(job: JobView) -> list[Action]:
 FAILED = {"containerStatuses": [{"state": {"terminated": {"exitCode": 1, "reason": "Error"}}}]}
 
 
-async def test_without_a_termination_message_the_log_itself_is_read(kube: FakeKube, known: Known) -> None:
+async def test_without_a_termination_message_the_log_itself_is_read(kube: FakeKube, cache: Cache) -> None:
     kube.put(PODS, pod("node-1-job", **FAILED))
     kube.put_log(NS, "node-1-job-x", names.JOB_CONTAINER, "line one\nno space left on device\n")
-    known.jobs.change(None, a_job(a_node(), JobState.FAILED))
-    show_nodes(known, [a_node()])
-    snapshot = await snapshot_of(known, "node-1")
+    show_job(cache, a_job(a_node(), JobState.FAILED))
+    show_nodes(cache, [a_node()])
+    snapshot = await Gather(kube, cache).snapshot("node-1")
     assert snapshot.installer == InstallerState(
         terminated="exit code 1 (Error)", log_tail="line one\nno space left on device\n"
     )
 
 
-async def test_a_log_that_cannot_be_read_leaves_the_pods_own_words(kube: FakeKube, known: Known) -> None:
+async def test_a_log_that_cannot_be_read_leaves_the_pods_own_words(kube: FakeKube, cache: Cache) -> None:
     kube.put(PODS, pod("node-1-job", **FAILED))
     kube.fail_next(5, when=lambda request: "log" in str(request))
-    known.jobs.change(None, a_job(a_node(), JobState.FAILED))
-    show_nodes(known, [a_node()])
-    snapshot = await snapshot_of(known, "node-1")
+    show_job(cache, a_job(a_node(), JobState.FAILED))
+    show_nodes(cache, [a_node()])
+    snapshot = await Gather(kube, cache).snapshot("node-1")
     assert snapshot.installer == InstallerState(terminated="exit code 1 (Error)")
 
 
 async def test_a_ledger_another_wrote_meanwhile_is_not_written_over(
-    kube: FakeKube, known: Known, effects: Effects
+    kube: FakeKube, cache: Cache, effects: Effects
 ) -> None:
-    await world_of(known)
     rollout = of_plans(effects)
     mine = Plan(Ledger({"uid-a": Entry(DIGEST, 1, 5)}))
     await rollout.write_ledger(mine)
@@ -154,8 +153,9 @@ async def test_a_ledger_another_wrote_meanwhile_is_not_written_over(
     kube.put(CONFIGMAPS, {**found, "data": {"uid-b": f"{DIGEST}/1/6"}})
     with pytest.raises(Conflict):
         await rollout.write_ledger(Plan(Ledger({})))
-    world = await world_of(known)
-    assert set(world.ledger.entries) == {"uid-b"}
+    assert cache.ledger is None
+    cache.ledger_accepted(await ledger_manifest(kube, "trellis-system"))
+    assert set(Gather(kube, cache).world().ledger.entries) == {"uid-b"}
 
 
 async def test_while_the_bus_is_away_verdicts_are_written_but_no_job_goes_unsaid(
@@ -167,7 +167,7 @@ async def test_while_the_bus_is_away_verdicts_are_written_but_no_job_goes_unsaid
     again = await effects.apply(
         [said, JudgeFailed(job, Reason.HANDLER_MISSING, "why"), DeleteJob(job, Reason.PROVED, foreground=False)]
     )
-    assert again == effects.known.timings.publish
+    assert again == effects.cache.timings.publish
     [left] = kube.objects(JOBS)
     assert left["metadata"]["annotations"][names.ANNOTATION_JOB_FAILURE] == "HandlerMissing: why"
 
@@ -200,7 +200,7 @@ async def test_what_the_breaker_holds_is_neither_said_nor_done(kube: FakeKube, e
     for job in jobs:
         await effects.apply(decide_out(job))
     assert [view_job(left).uid for left in kube.objects(JOBS)] == [job.uid for job in jobs[5:]]
-    assert len(effects.known.said) == 5
+    assert len(effects.cache._published) == 5
 
 
 class Keys:
@@ -213,14 +213,19 @@ class Keys:
         self.added.append(key)
 
 
+def a_planner(effects: Effects, nodes: Keys) -> Planner:
+    gather = Gather(effects.kube, effects.cache)
+    return Planner(gather, effects.cache, of_plans(effects), effects.telemetry, cast("KeyedQueue[str]", nodes))
+
+
 async def test_a_slot_given_by_a_leader_that_died_before_making_the_job_is_used(
-    kube: FakeKube, known: Known, effects: Effects
+    kube: FakeKube, cache: Cache, effects: Effects
 ) -> None:
-    show_nodes(known, [opted_in(a_node())])
-    left = Ledger({"uid-node-1": Entry(known.kwasm, 1, 5)})
+    show_nodes(cache, [opted_in(a_node())])
+    left = Ledger({"uid-node-1": Entry(cache.installer.digest, 1, 5)})
     kube.put(CONFIGMAPS, make_ledger("trellis-system", left, None))
     nodes = Keys()
-    planner = Planner(known, of_plans(effects), effects.telemetry, cast("KeyedQueue[str]", nodes))
+    planner = a_planner(effects, nodes)
     await planner.run(PLAN, None)
     assert nodes.added == ["node-1"]
     await planner.run(PLAN, None)
@@ -236,22 +241,20 @@ class Rollout:
         self.bus.trouble = None
 
     async def plan(self, *, failing: int, new_leader: bool = False) -> float | None:
-        known = self.effects.known
+        cache = self.effects.cache
         if new_leader:
-            known = Known(self.kube, known.settings, {}, {})
-            self.effects = replace(self.effects, known=known)
+            cache = Cache(self.kube, cache.settings, {}, {})
+            self.effects = replace(self.effects, cache=cache)
         nodes = [opted_in(a_node(f"node-{n}")) for n in range(5)]
         now = int(time.time())
         show_nodes(
-            known,
+            cache,
             (
-                failed(node, known.kwasm, at=now) if n < failing else proved(node, known.kwasm)
+                failed(node, cache.installer.digest, at=now) if n < failing else proved(node, cache.installer.digest)
                 for n, node in enumerate(nodes)
             ),
         )
-        return await Planner(
-            known, of_plans(self.effects), self.effects.telemetry, cast("KeyedQueue[str]", Keys())
-        ).run(PLAN, None)
+        return await a_planner(self.effects, Keys()).run(PLAN, None)
 
 
 @pytest.fixture
@@ -270,7 +273,6 @@ async def test_a_halt_is_said_once_and_so_is_its_end(rollout: Rollout) -> None:
 
 async def test_prometheus_sees_how_many_rollouts_are_halted_while_this_replica_plans(rollout: Rollout) -> None:
     telemetry = rollout.effects.telemetry
-    known = rollout.effects.known
 
     def halted() -> float | None:
         return telemetry.metrics.registry.get_sample_value("trellis_rollouts_halted", {"service": telemetry.service})
@@ -278,7 +280,7 @@ async def test_prometheus_sees_how_many_rollouts_are_halted_while_this_replica_p
     for failing, wanted in ((5, 1), (0, 0)):
         await rollout.plan(failing=failing)
         assert halted() == wanted
-    planner = Planner(known, of_plans(rollout.effects), telemetry, cast("KeyedQueue[str]", Keys()))
+    planner = a_planner(rollout.effects, Keys())
     shown = asyncio.create_task(planner.shown())
     await asyncio.sleep(0)
     shown.cancel()
@@ -296,19 +298,19 @@ async def test_after_a_ledger_that_took_long_the_next_plan_waits(
         await asyncio.sleep(took)
         return await create(*given, **more)
 
-    known = rollout.effects.known
+    cache = rollout.effects.cache
     monkeypatch.setattr(rollout.effects.kube, "create", slow)
     await rollout.plan(failing=5)
-    assert known.plan_seconds >= took
-    rest = known.rested_at - time.monotonic()
-    assert 2 * took < rest <= known.timings.plan_rest, "never longer than that, however slow the API server is"
+    assert cache._plan_seconds >= took
+    rest = cache.plan_due_in()
+    assert 2 * took < rest <= cache.timings.plan_rest, "never longer than that, however slow the API server is"
 
 
 async def test_a_halt_that_could_not_be_said_is_said_later_also_by_another_leader(rollout: Rollout) -> None:
     rollout.bus.trouble = BusUnavailable
     again = await rollout.plan(failing=5)
     assert again is not None
-    assert 0 < again <= rollout.effects.known.timings.publish
+    assert 0 < again <= rollout.effects.cache.timings.publish
     rollout.bus.trouble = None
     await rollout.plan(failing=5, new_leader=True)
     assert rollout.bus.heard == ["rollout.halted"]
@@ -328,7 +330,7 @@ async def test_a_leader_that_died_between_the_ledger_and_the_fact_leaves_it_to_t
 
 async def test_a_stream_that_is_new_hears_of_the_halt_again(rollout: Rollout) -> None:
     await rollout.plan(failing=5)
-    rollout.effects.known.forget_said()
+    rollout.effects.cache.stream_lost()
     await rollout.plan(failing=5)
     await rollout.plan(failing=5)
     assert rollout.bus.heard == ["rollout.halted"] * 2
@@ -361,9 +363,8 @@ async def test_a_job_that_a_quota_refuses_is_told_on_the_node_and_tried_again(ku
     kube.answer_next(
         1, lambda _: status_reply(403, "Forbidden", why), when=lambda request: request.path.endswith("jobs")
     )
-    effects.known.installer = replace(effects.known.installer, image="example.com/installer")
     create = CreateJob(a_node(uid=node["metadata"]["uid"]), Task(Target(((KWASM, DIGEST),))), 1)
-    effects.known.ledger = Ledger({create.node.uid: Entry(DIGEST, 1, 5)})
+    show_ledger(effects.cache, Ledger({create.node.uid: Entry(DIGEST, 1, 5)}))
     with pytest.raises(Forbidden):
         await effects.apply([create])
     [event] = kube.objects(EVENTS)
@@ -381,9 +382,9 @@ async def test_a_slot_that_was_given_back_is_not_used_meanwhile(effects: Effects
     """The deletion of a Job shows before the planner has written who has the slot."""
     node = a_node(uid="u1")
     await effects.apply([GiveBackSlot(node, 600)])
-    assert effects.known.blocked_for(node.uid) > 500
+    assert effects.cache.held() == {node.uid}
     await effects.apply([GiveBackSlot(node, 0)])
-    assert effects.known.blocked_for(node.uid) == 0
+    assert effects.cache.held() == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -399,24 +400,23 @@ async def test_what_went_with_the_namespace_of_installers_is_told_with_what_to_d
 ) -> None:
     node = a_node(uid=kube.put(NODES, {"metadata": {"name": "node-1"}})["metadata"]["uid"])
     kube.answer_next(1, lambda _: status_reply(status, reason, why), when=lambda request: request.path.endswith("jobs"))
-    effects.known.installer = replace(effects.known.installer, image="example.com/installer")
-    effects.known.ledger = Ledger({node.uid: Entry(DIGEST, 1, 5)})
+    show_ledger(effects.cache, Ledger({node.uid: Entry(DIGEST, 1, 5)}))
     with pytest.raises(KubeError):
         await effects.apply([CreateJob(node, Task(Target(((KWASM, DIGEST),))), 1)])
     [event] = kube.objects(EVENTS)
     assert why in event["message"]
     assert APPLY_AGAIN in event["message"]
-    assert effects.known.refused.words(node.uid) == event["message"]
-    assert not effects.known.begun.entries()
+    assert effects.cache.refused.words(node.uid) == event["message"]
+    assert not effects.cache.begun()
 
 
 async def test_a_refusal_names_what_is_recorded_on_the_node_and_is_told_again_when_that_changes(
-    kube: FakeKube, known: Known, effects: Effects
+    kube: FakeKube, cache: Cache, effects: Effects
 ) -> None:
     """What may have been left there is in the view of a decision, and is not recorded on the Node."""
     for digest in ("d1", "d2"):
         node = a_node(digest=digest)
-        cast("dict[str, NodeView]", known.nodes)[node.name] = node
+        cast("dict[str, NodeView]", cache.nodes)[node.name] = node
         await effects.report_refusal(replace(node, digest="feared"), Reason.INSTALLER_REFUSED, "no")
         [event] = kube.objects(EVENTS)
         marks = event["metadata"]["annotations"]
@@ -424,14 +424,14 @@ async def test_a_refusal_names_what_is_recorded_on_the_node_and_is_told_again_wh
 
 
 async def test_a_refusal_is_not_taken_back_while_the_next_write_is_refused_too(
-    kube: FakeKube, known: Known, effects: Effects
+    kube: FakeKube, cache: Cache, effects: Effects
 ) -> None:
     node, canary = opted_in(a_node("a")), Canary("wasmtime", "uid-wasmtime", "wasmtime", "image")
     said: list[str] = []
-    known.refused.report = lambda _, why: said.append(why)
-    known.refused.take(node, Reason.INSTALLER_REFUSED, "no owner is named")
+    cache.refused.report = lambda _, why: said.append(why)
+    cache.refusal_reported(node, Reason.INSTALLER_REFUSED, "no owner is named")
     kube.answer_next(9, lambda _: status_reply(422, "Invalid", "no owner is named"))
     with pytest.raises(Invalid):
         await effects.apply([CreateCanary(a_job(node, JobState.COMPLETE), canary), ClearRefusal(node)])
     assert "" not in said
-    assert known.refused.words(node.uid)
+    assert cache.refused.words(node.uid)

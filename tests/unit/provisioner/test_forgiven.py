@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.known import Known
+from provisioner.cache import Cache
+from provisioner.gather import Gather
 from provisioner.settings import Settings
 from trellis.crds.shim import RemovalPolicy
 from trellis.provisioning.shims import ShimView
@@ -24,10 +25,10 @@ HAS = replace(proved(a_node(), Target((("spin", "1"),)).digest, "handler"), shim
 def tries_anew(node: NodeView, shim: ShimView, *others: ShimView) -> bool:
     """Return what the Job of a node says of what its runtime refused."""
     shims = {one.name: one for one in (shim, *others)}
-    known = Known(FakeKube(), Settings(), {node.name: node}, shims)
-    target = known.target(node)
+    gather = Gather(FakeKube(), Cache(FakeKube(), Settings(), {node.name: node}, shims))
+    target = gather.cache.fleet.target(node)
     assert target is not None
-    task = known.task(node, target)
+    task = gather._task(node, target, time.time())
     assert task.spec is not None
     return "retryRefused" in json.loads(task.spec.to_json())
 

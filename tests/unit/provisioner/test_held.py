@@ -9,13 +9,13 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 
 from provisioner.apply import Effects
-from provisioner.known import Known
+from provisioner.cache import Cache
+from provisioner.gather import Gather
 from provisioner.reconciler import Reconcile
 from provisioner.settings import Settings
-from support.nodes.shown import show_nodes
+from support.nodes.shown import show_job, show_ledger, show_nodes
 from support.nodes.withdrawals import Holding
 from trellis.provisioning.ledger import Entry, Ledger
-from trellis.provisioning.shim_marks import ShimMarks
 from trellis.telemetry import Metrics, setup
 from trellis_dev.fakes.fake import FakeKube
 from trellis_dev.testing.builders import DIGEST, a_job, a_node, opted_in
@@ -29,16 +29,16 @@ class Provisioner:
         self.node, bus = opted_in(a_node()), AsyncMock()
         out = {self.node.name: replace(self.node, opt_in="false")}
         self.listed = True
-        marks = ShimMarks(lambda: self.listed)
-        self.known = Known(FakeKube(telemetry=telemetry), Settings(), out, {}, marks=marks)
-        self.known.ledger = Ledger({self.node.uid: Entry(DIGEST, 1, 5)})
+        self.kube = FakeKube(telemetry=telemetry)
+        self.cache = Cache(self.kube, Settings(), out, {}, shims_known=lambda: self.listed)
+        show_ledger(self.cache, Ledger({self.node.uid: Entry(DIGEST, 1, 5)}))
         self.job = a_job(self.node)
-        self.known.jobs.change(None, self.job)
+        show_job(self.cache, self.job)
         self.breaker: Any = Holding()
         effects = Effects(
-            *(self.known.kube, bus, AsyncMock(), self.known, telemetry, self.breaker, AsyncMock(), Mock(), Mock())
+            *(self.kube, bus, AsyncMock(), self.cache, telemetry, self.breaker, AsyncMock(), Mock(), Mock())
         )
-        self.reconcile = Reconcile(self.known, effects, telemetry)
+        self.reconcile = Reconcile(Gather(self.kube, self.cache), self.cache, effects, telemetry)
 
     async def held(self) -> set[str]:
         await self.reconcile.run(self.node.name, None)
@@ -54,11 +54,11 @@ async def provisioner() -> Provisioner:
 
 
 async def test_a_job_is_not_held_any_more_once_its_node_is_opted_in_again(provisioner: Provisioner) -> None:
-    show_nodes(provisioner.known, [provisioner.node])
+    show_nodes(provisioner.cache, [provisioner.node])
     assert await provisioner.held() == set()
 
 
 async def test_a_job_stays_held_while_shims_cannot_be_listed(provisioner: Provisioner) -> None:
     provisioner.listed = False
-    provisioner.known.marks.jobs.add(provisioner.job.uid)
+    show_job(provisioner.cache, replace(provisioner.job, installs="spin=1"))
     assert await provisioner.held() == {provisioner.job.uid}

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from provisioner.cache import Cache
 from provisioner.domain.actions import CreateJob, GiveBackSlot, WarnNode
 from provisioner.domain.decide import decide
-from provisioner.gather import snapshot_of
-from provisioner.known import Known
+from provisioner.gather import Gather
 from provisioner.settings import Settings
+from support.nodes.shown import show_job, show_ledger
 from trellis import names
 from trellis.kube.resources import NAMESPACES, PODS
 from trellis.provisioning.ledger import Entry, Ledger
@@ -39,14 +40,14 @@ class World:
         self.kube.put(NAMESPACES, {"metadata": {"name": NAMESPACE}})
         self.kube.put(PODS, pod)
         settings = Settings(installer_image="example.com/installer:1", installer_namespace=NAMESPACE)
-        self.known = Known(self.kube, settings, {NEW.name: NEW}, {})
-        self.slot = Entry(self.known.kwasm or DIGEST, 1, 5)
-        self.known.ledger = Ledger({NEW.uid: self.slot})
+        self.cache = Cache(self.kube, settings, {NEW.name: NEW}, {})
+        self.slot = Entry(self.cache.installer.digest or DIGEST, 1, 5)
+        show_ledger(self.cache, Ledger({NEW.uid: self.slot}))
 
     async def decided(self, *jobs: JobView) -> list[type]:
         for job in jobs:
-            self.known.jobs.change(None, job)
-        return [type(action) for action in decide(await snapshot_of(self.known, NEW.name))]
+            show_job(self.cache, job)
+        return [type(action) for action in decide(await Gather(self.kube, self.cache).snapshot(NEW.name))]
 
 
 async def test_no_job_is_made_while_an_installer_pod_without_a_job_runs_on_the_node() -> None:
@@ -69,4 +70,4 @@ async def test_pods_are_not_read_while_a_job_is_at_work() -> None:
     """Its end is seen anyway, so one LIST for each Job that is made is enough."""
     world = World(a_pod(NEW.name))
     world.kube.fail_next(9, when=lambda request: request.path.endswith("/pods"))
-    assert CreateJob not in await world.decided(a_job(NEW, digest="former", created_at=world.known.kube.now()))
+    assert CreateJob not in await world.decided(a_job(NEW, digest="former", created_at=world.kube.now()))

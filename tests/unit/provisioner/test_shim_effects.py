@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from provisioner.cache import Cache
 from provisioner.domain.shim_decide import ApplyRuntimeClass, WriteStatus
+from provisioner.settings import Settings
 from provisioner.shim_apply import ShimEffects
 from trellis.kube.errors import Call, Conflict, Invalid, KubeError
 from trellis.kube.recorder import EventRecorder
@@ -36,7 +38,7 @@ class Tried:
     """What came of it: what was raised, why RuntimeClasses are refused, whether the status was written."""
 
     raised: type[KubeError] | None
-    refused: dict[str, str]
+    refused: str
     written: bool
 
 
@@ -51,14 +53,16 @@ async def trying(kube: FakeKube, monkeypatch: pytest.MonkeyPatch, error: KubeErr
         return await create(res, *args, **kwargs)
 
     monkeypatch.setattr(kube, "create", refusing)
-    effects = ShimEffects(kube, EventRecorder(kube, component="test"), "trellis-system", {"spin": "as before"})
+    cache = Cache(kube, Settings(), {}, {})
+    cache.class_refused("spin", "as before")
+    effects = ShimEffects(kube, EventRecorder(kube, component="test"), cache)
     raised = None
     try:
         await effects.apply([ApplyRuntimeClass(shim, None), WriteStatus(shim, STATUS)])
     except KubeError as met:
         raised = type(met)
     [found] = kube.objects(SHIMS)
-    return Tried(raised, effects.refused, "status" in found)
+    return Tried(raised, cache.class_refusal("spin"), "status" in found)
 
 
 async def test_the_status_is_written_though_the_runtime_class_is_refused(
@@ -67,15 +71,15 @@ async def test_the_status_is_written_though_the_runtime_class_is_refused(
     tried = await trying(kube, monkeypatch, Invalid(CALL, status=422, reason="Invalid", message="metadata.name"))
     assert tried.raised is Invalid  # so that it is tried again
     assert tried.written
-    assert "metadata.name" in tried.refused["spin"]
+    assert "metadata.name" in tried.refused
 
 
 async def test_a_conflict_is_no_refusal(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = await trying(kube, monkeypatch, Conflict(CALL, status=409, reason="Conflict", message="changed"))
-    assert tried == Tried(Conflict, {"spin": "as before"}, written=False)
+    assert tried == Tried(Conflict, "as before", written=False)
 
 
 async def test_a_runtime_class_that_is_taken_is_no_trouble_any_more(
     kube: FakeKube, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert await trying(kube, monkeypatch, None) == Tried(None, {}, written=True)
+    assert await trying(kube, monkeypatch, None) == Tried(None, "", written=True)

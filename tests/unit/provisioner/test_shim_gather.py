@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from provisioner.domain import shim_decide
-from provisioner.known import Known
+from provisioner.cache import Cache
 from provisioner.settings import Settings
 from provisioner.shim_apply import ShimEffects
-from provisioner.shim_gather import Shims
+from provisioner.shim_gather import ShimGather
+from provisioner.shim_reconciler import FollowShims
 from trellis.installer_api.spec import ShimWish
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import CONTROLLER_REVISIONS, NAMESPACES, SHIMS
 from trellis.provisioning.revisions import KEPT
-from trellis.provisioning.shims import view_shim, wish_for
+from trellis.provisioning.shims import ShimView, view_shim, wish_for
 from trellis.provisioning.views import NodeView, Target, encode_digests
+from trellis.telemetry import Metrics, setup
 from trellis_dev.fakes.fake import FakeKube
 from trellis_dev.testing.builders import a_node, proved
 
@@ -31,9 +32,11 @@ class Provisioner:
         self.kube = FakeKube()
         self.kube.put(NAMESPACES, {"metadata": {"name": SETTINGS.namespace}})
         self.nodes: dict[str, NodeView] = {}
-        known = Known(self.kube, SETTINGS, self.nodes, {})
-        self.shims = Shims(self.kube, known)
-        self.effects = ShimEffects(self.kube, EventRecorder(self.kube, component="test"), SETTINGS.namespace)
+        self.watched: dict[str, ShimView] = {}
+        self.cache = Cache(self.kube, SETTINGS, self.nodes, self.watched)
+        self.gather = ShimGather(self.kube, self.cache)
+        effects = ShimEffects(self.kube, EventRecorder(self.kube, component="test"), self.cache)
+        self.reconcile = FollowShims(self.gather, self.cache, effects, setup("test", metrics=Metrics()))
 
     def change(self, number: int) -> str:
         """Give the Shim a version, as a person would, and return its digest."""
@@ -49,9 +52,7 @@ class Provisioner:
 
     async def run(self) -> None:
         """Follow the Shim once."""
-        snapshot = await self.shims.snapshot("spin")
-        assert snapshot is not None
-        await self.effects.apply(shim_decide.decide(snapshot))
+        await self.reconcile.run("spin", None)
 
     def kept(self) -> dict[int, int]:
         """Return the versions that are kept, by revision."""
@@ -105,13 +106,13 @@ async def test_a_wall_clock_that_is_set_ahead_does_not_end_the_patience_with_nod
     found = provisioner.kube.put(SHIMS, {"metadata": {"name": "spin", "finalizers": ["x"]}, "spec": {}})
     stored = provisioner.kube.api.store.tables[SHIMS].objects["", "spin"]
     stored["metadata"]["deletionTimestamp"] = "2001-01-01T00:00:00Z"
-    shims = provisioner.shims
-    shims.known.shims["spin"] = view_shim(stored)
-    snapshot = await shims.snapshot("spin")
+    provisioner.watched["spin"] = view_shim(stored)
+    await provisioner.cache.deletions.look(provisioner.watched.values())
+    snapshot = await provisioner.gather.snapshot("spin")
     assert snapshot is not None
     assert snapshot.shim.deleting
     assert not snapshot.patience_over
-    shims.known.deletions.seen[found["metadata"]["uid"]] -= 601.0
-    snapshot = await shims.snapshot("spin")
+    provisioner.cache.deletions.seen[found["metadata"]["uid"]] -= 601.0
+    snapshot = await provisioner.gather.snapshot("spin")
     assert snapshot is not None
     assert snapshot.patience_over

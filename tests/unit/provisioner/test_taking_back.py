@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from provisioner.cache import Cache
 from provisioner.domain.actions import CreateJob, CreateUndo, DeleteJob, Destroy, EndJob, JudgeFailed, Snapshot
 from provisioner.domain.canary import Canary, CanaryPod
 from provisioner.domain.decide import decide
 from provisioner.domain.plan import World, plan
 from provisioner.domain.resources import Task, make_installer_job
-from provisioner.gather import with_former
-from provisioner.known import Known
+from provisioner.gather import Gather
 from provisioner.settings import Settings
 from support.suite.naming import lacking
 from trellis import names
@@ -69,7 +69,9 @@ class History:
 
     async def gathered(self, snapshot: Snapshot) -> Snapshot:
         assert snapshot.node is not None
-        return await with_former(Known(self.kube, SETTINGS, {"node-1": snapshot.node}, self.shims), snapshot)
+        return await Gather(self.kube, Cache(self.kube, SETTINGS, {"node-1": snapshot.node}, self.shims)).with_former(
+            snapshot
+        )
 
     async def undo(self, node: NodeView, job: JobView, *shims: str) -> Task:
         """Return what is decided once canaries of these Shims failed."""

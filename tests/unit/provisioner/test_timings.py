@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from provisioner.gather import snapshot_of, world_of
-from provisioner.known import Known
+from provisioner.cache import Cache
+from provisioner.gather import Gather
 from provisioner.settings import Settings
 from provisioner.timings import NodeTimings, Timings
 from trellis_dev.fakes.fake import FakeKube
@@ -38,6 +38,7 @@ def test_the_production_timings_are_these() -> None:
 
 async def test_plans_and_decisions_depend_on_the_timings_that_are_given() -> None:
     node, timings = a_node(), Timings(held=3.0, nodes=NodeTimings(clear=0.5))
-    known = Known(FakeKube(), Settings(), {node.name: node}, {}, timings=timings)
-    assert (await world_of(known)).held_again == 3.0
-    assert (await snapshot_of(known, node.name)).timings == timings.nodes
+    kube = FakeKube()
+    cache = Cache(kube, Settings(), {node.name: node}, {}, timings=timings)
+    assert Gather(kube, cache).world().held_again == 3.0
+    assert (await Gather(kube, cache).snapshot(node.name)).timings == timings.nodes

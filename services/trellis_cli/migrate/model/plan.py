@@ -23,7 +23,7 @@ from trellis.provisioning.nodes_and_jobs import unix_seconds, view_job
 from trellis.provisioning.other_controllers import Peer, in_charge, view_controller
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.targets import target_of, wanted_on
-from trellis.provisioning.views import JobState, NodeView, Proof, Target, encode_digests, spec_digest
+from trellis.provisioning.views import JobState, NodeView, Proof, Target, encode_digests
 from trellis_cli.migrate.model.writes import CreateObject, DeleteObject, PatchObject
 
 Manifest = dict[str, Any]
@@ -159,14 +159,14 @@ class World:
 
     def legacy_digest(self, image: str) -> str:
         """Return the digest that the provisioner gives to a legacy installer image."""
-        return spec_digest(replace(self.rules.installer, image=image).spec())
+        return replace(self.rules.installer, image=image).digest or ""
 
     def still_missing(self, node: NodeView) -> tuple[str, ...]:
         """Return what the provisioner would install on a node, or remove from it, as it is marked."""
         target = target_of(
             node,
             self.shims,
-            self.legacy_digest(self.rules.installer.image) if self.rules.installer.image else None,
+            self.rules.installer.digest,
             auto_provision=self.rules.auto_provision,
             require_checksum=self.rules.require_checksum,
         )

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from provisioner.gather import world_of
-from provisioner.known import Known
+from provisioner.cache import Cache
+from provisioner.gather import Gather
 from provisioner.pods import users_of
 from provisioner.settings import Settings
-from support.nodes.shown import show_nodes
+from support.nodes.shown import show_ledger, show_nodes
 from trellis import names
+from trellis.kube.informer import Change, ChangeKind
 from trellis.provisioning.installer_pods import InstallerState, installer_state
 from trellis.provisioning.ledger import Entry, Ledger
-from trellis.provisioning.shim_marks import ShimMarks
+from trellis.provisioning.reasons import Reason
 from trellis.provisioning.targets import target_of
 from trellis.provisioning.views import KWASM, NodeView, Target, encode_digests
 from trellis.telemetry import TraceContext
@@ -93,19 +95,19 @@ def test_what_a_node_is_to_have_is_worked_out_anew_only_when_something_changed(
         asked.append(node.name)
         return target_of(node, *args, **kwargs)
 
-    monkeypatch.setattr("provisioner.known.target_of", counting)
+    monkeypatch.setattr("provisioner.cache.target_of", counting)
     nodes, shims = {"a": a_node("a"), "b": a_node("b")}, {"spin": a_shim()}
-    known = Known(FakeKube(), Settings(), nodes, shims)
-    first = [known.target(node) for node in nodes.values()]
-    assert [known.target(node) for node in nodes.values()] == first
+    cache = Cache(FakeKube(), Settings(), nodes, shims)
+    first = [cache.fleet.target(node) for node in nodes.values()]
+    assert [cache.fleet.target(node) for node in nodes.values()] == first
     assert sorted(asked) == ["a", "b"]
-    show_nodes(known, [a_node("a", labels=(("zone", "1"),)), nodes["b"]])
-    known.target(nodes["a"])
+    show_nodes(cache, [a_node("a", labels=(("zone", "1"),)), nodes["b"]])
+    cache.fleet.target(nodes["a"])
     assert sorted(asked) == ["a", "a", "b", "b"]
     shims["spin"] = a_shim(selector=(("zone", "1"),))
-    assert [known.target(node) is None for node in nodes.values()] == [False, True]
+    assert [cache.fleet.target(node) is None for node in nodes.values()] == [False, True]
     shims.clear()
-    assert known.target(nodes["a"]) is None
+    assert cache.fleet.target(nodes["a"]) is None
 
 
 def of_shims(**digests: str) -> NodeView:
@@ -116,11 +118,12 @@ def of_shims(**digests: str) -> NodeView:
 
 async def test_a_node_is_not_begun_while_it_bears_the_label_of_a_shim_that_is_to_go() -> None:
     node = of_shims(spin="1")
-    known = Known(FakeKube(), Settings(), {node.name: node}, {})
-    known.ledger = Ledger({})
-    assert (await world_of(known)).hands_off == {node.uid}
-    show_nodes(known, [replace(node, labels=())])
-    world = await world_of(known)
+    kube = FakeKube()
+    cache = Cache(kube, Settings(), {node.name: node}, {})
+    show_ledger(cache, Ledger({}))
+    assert Gather(kube, cache).world().hands_off == {node.uid}
+    show_nodes(cache, [replace(node, labels=())])
+    world = Gather(kube, cache).world()
     assert world.hands_off == frozenset()
     assert world.targets[node.uid] == Target(())
 
@@ -138,30 +141,66 @@ def test_nothing_is_planned_while_a_slot_names_shims_that_cannot_be_listed(
     shims: tuple[str, ...],
     undecidable: bool,
 ) -> None:
-    made = Known(FakeKube(), Settings(), {}, {}, marks=ShimMarks(lambda: known))
-    made.ledger = Ledger({"uid-node-1": Entry("d1", 1, 1000, shims)})
-    assert made.undecidable() is undecidable
-
-
-class AwayBus:
-    connected = asyncio.Event()
+    made = Cache(FakeKube(), Settings(), {}, {}, shims_known=lambda: known)
+    show_ledger(made, Ledger({"uid-node-1": Entry("d1", 1, 1000, shims)}))
+    assert Gather(FakeKube(), made).world().shims_unknown is undecidable
 
 
 def test_a_trace_begins_with_an_opting_in_and_ends_with_what_is_proved() -> None:
-    known = Known(FakeKube(), Settings(), {}, {})
+    cache = Cache(FakeKube(), Settings(), {}, {})
     plain = a_node(resource_version="5")
     node = replace(plain, opt_in="true", resource_version="6")
 
     def trace_of(cause: str) -> TraceContext:
         return TraceContext(f"00-{cause}-1-01")
 
-    known.opted_in(plain, node, trace_of)
-    assert known.traces[node.uid] == trace_of(f"{node.uid}/6")
-    known.opted_in(node, replace(node, labels=(("a", "b"),)), trace_of)
-    assert node.uid in known.traces
+    def change(old: NodeView | None, new: NodeView) -> TraceContext | None:
+        cache.node_changed(Change(ChangeKind.MODIFIED, new.name, old, new), trace_of)
+        return cache.noted(new.uid).trace
+
+    begun = trace_of(f"{node.uid}/6")
+    assert change(plain, node) == begun
+    assert change(node, replace(node, labels=(("a", "b"),))) == begun
     done = proved(node)
-    known.opted_in(node, done, trace_of)
-    assert known.traces == {}, "what happens to it from now on is another trace"
-    known.opted_in(None, done, trace_of)
-    known.opted_in(None, replace(node, failure="x", marked_uid=node.uid), trace_of)
-    assert known.traces == {}, "it was opted in before this process began"
+    assert change(node, done) is None, "what happens to it from now on is another trace"
+    assert change(None, done) is None
+    assert change(None, replace(node, failure="x", marked_uid=node.uid)) is None, "it was opted in before this process"
+
+
+def test_nothing_is_noted_of_a_node_that_is_gone_or_was_replaced() -> None:
+    cache, node = Cache(FakeKube(), Settings(), {}, {}), a_node()
+    for after in (None, replace(node, uid="another")):
+        cache.slot_given_back(node.uid, 600, "in use")
+        cache.refusal_reported(node, Reason.INSTALLER_REFUSED, "no")
+        assert (cache.held(), cache.in_use()) == ({node.uid}, {node.uid: "in use"})
+        cache.node_changed(Change(ChangeKind.MODIFIED, node.name, node, after), lambda _: TraceContext("x"))
+        assert (cache.held(), cache.in_use(), cache.refused.by_uid) == (frozenset(), {}, {})
+
+
+def test_the_end_of_a_refusal_lets_the_nodes_be_begun_that_wait_after_one() -> None:
+    cache, nodes = Cache(FakeKube(), Settings(), {}, {}), [a_node("a"), a_node("b")]
+    for node in nodes:
+        cache.refusal_reported(node, Reason.INSTALLER_REFUSED, "no")
+        cache.slot_given_back(node.uid, 600, "")
+    assert cache.refusal_ended(nodes[0].uid)
+    assert nodes[1].uid not in cache.held()
+    assert not cache.refusal_ended(nodes[0].uid)
+
+
+WRITER = re.compile(
+    r"cache\.(?:\w+ (?:[|&+-]?=) |\w+\[.*\] = |(?:nodes|shims|canaries)\.(?:pop|update|clear|setdefault)\("
+    r"|(?:jobs|fleet|marks|clock|refused|pod_refusals)\.(?:change|refresh|take|take_node|take_job|end)\b)"
+)
+"""What changes the cache from outside."""
+
+
+def test_nothing_but_the_cache_changes_what_it_holds() -> None:
+    import provisioner  # noqa: PLC0415
+
+    [folder] = provisioner.__path__
+    for file in Path(folder).rglob("*.py"):
+        found = WRITER.findall(file.read_text())
+        assert found == [], file
+    assert WRITER.search("self.cache.ledger = None")
+    assert WRITER.search("self.cache.jobs.change(old, new)")
+    assert not WRITER.search("if cache.ledger == None:")

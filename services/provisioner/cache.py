@@ -1,0 +1,403 @@
+"""What provisioner knows during one term of leadership: all of its state that survives a run.
+
+In: changes that informers see (``watches``), what runs of keys read, decide, ask and write. Out: reads for ``gather``.
+Invariants: only the methods here change it, but for ``nodes``, ``shims`` and ``canaries``, which their informers fill,
+and ``deletions``, which reads the CRD; the ledger here is one that the API server has accepted; a node is begun from
+before its Job is asked for until that is seen, or is known not to be there: only then may its slot go to another node,
+or another Job be made for it; losing all of it costs a repetition.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import InitVar, dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+from provisioner.domain.canary import CanaryPod
+from provisioner.domain.fleet import Fleet
+from provisioner.domain.job_clock import JobClock
+from provisioner.domain.plan import Plan
+from provisioner.domain.resources import Manifest
+from provisioner.domain.shim_nodes import member_of
+from provisioner.domain.shim_snapshot import Snapshot as ShimSnapshot
+from provisioner.domain.signatures import Keys
+from provisioner.pod_refusals import PodRefusal, PodRefusals
+from provisioner.refused_nodes import RefusedNodes
+from provisioner.settings import Settings
+from provisioner.timings import Timings
+from trellis.kube.changes import Change
+from trellis.kube.client import Kube
+from trellis.kube.mass_deletions import Deletions
+from trellis.kube.resources import SHIMS
+from trellis.provisioning.excluded_nodes import Skip
+from trellis.provisioning.job_index import JobIndex
+from trellis.provisioning.ledger import Entry, Ledger, Try, read_ledger
+from trellis.provisioning.other_controllers import Controller
+from trellis.provisioning.reasons import Reason
+from trellis.provisioning.shim_marks import ShimMarks
+from trellis.provisioning.shims import ShimView
+from trellis.provisioning.targets import target_of
+from trellis.provisioning.views import JobView, NodeView, opting_in
+from trellis.telemetry import TraceContext
+
+PLAN_REST: Final = 3.0
+"""Times what the last plan took, with writing the ledger: however many nodes there are, and in work, plans take no more
+than a quarter of the event loop. Who comes after such a rest waits for nothing but the burst."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What is known of a Node besides what it says itself.
+
+    ``trace``: the one that its opting in began; ``plan``: that of the plan that claimed it. ``waiting_since``: for a
+    slot, Unix seconds. ``blocked_until``: monotonic, its slot is given back; ``in_use``: for people, what keeps a Shim
+    there that is to go. ``told_unserved``, ``told_skip``: what its Events report: that there is nothing to install on
+    it, why it is skipped.
+    """
+
+    trace: TraceContext | None = None
+    plan: TraceContext | None = None
+    waiting_since: float | None = None
+    blocked_until: float = 0.0
+    in_use: str = ""
+    told_unserved: bool = False
+    told_skip: Skip | None = None
+
+
+_NOTHING: Final = Noted()
+
+
+@dataclass(eq=False)
+class Cache:
+    """``canaries``: pods by ``namespace/name``. ``shims_known``: whether the API server serves Shims.
+
+    ``handover_until``: monotonic; until then nodes that have a runtime are not begun, as another installation
+    provisioned them.
+    """
+
+    kube: InitVar[Kube]
+    settings: Settings
+    nodes: Mapping[str, NodeView]
+    shims: Mapping[str, ShimView]
+    canaries: Mapping[str, CanaryPod] = field(default_factory=dict)
+    timings: Timings = Timings()
+    shims_known: Callable[[], bool] = lambda: True
+    handover_until: float = 0.0
+    refused: RefusedNodes = field(default_factory=RefusedNodes)
+    pod_refusals: PodRefusals = field(default_factory=PodRefusals)
+    controllers: tuple[Controller, ...] = ()
+    """Those of others beside which nothing is begun."""
+    ledger: Ledger | None = None
+    """None while it is doubted."""
+    ledger_refusal: str = ""
+    """Why the ledger cannot be read or written, in the API server's words, "" if it can."""
+    halts_lost: bool = False
+    """Whether the stream that had the halts is gone."""
+    _writing: Ledger | None = None
+    """The ledger that is on its way to the API server."""
+    _noted: dict[str, Noted] = field(default_factory=dict)
+    """By Node uid."""
+    _begun: dict[str, tuple[Entry, str]] = field(default_factory=dict)
+    """By Node uid, the slot that a Job was asked for in, and its name: the watch does not show it yet."""
+    _certain: set[Try] = field(default_factory=set)
+    """Tries that have a slot and no Job, and left nothing unknown: none was made, or it was cleared away here."""
+    _published: set[str] = field(default_factory=set)
+    _created_ns: dict[str, int] = field(default_factory=dict)
+    """By name of a Job."""
+    _canary_classes: set[str] = field(default_factory=set)
+    """RuntimeClasses of canaries that are known to exist."""
+    _class_refusals: dict[str, str] = field(default_factory=dict)
+    """By Shim, what the API server answered to its RuntimeClass."""
+    _newest_versions: dict[str, tuple[str, Manifest]] = field(default_factory=dict)
+    """By Shim its uid, and the version that its newest revision has."""
+    _settled_at: float = 0.0
+    """Monotonic: from then on nodes may be begun."""
+    _rested_at: float = 0.0
+    """Monotonic: the next plan is not made before."""
+    _plan_seconds: float = 0.0
+    """How long the last plan took."""
+
+    def __post_init__(self, kube: Kube) -> None:
+        """Make what follows from the settings, and what indexes objects."""
+        auto, checksum = self.settings.auto_provision, self.settings.require_checksum
+        self.installer, self.keys = self.settings.installer(), Keys.parse(self.settings.shim_keys)
+        self.fleet = Fleet(
+            self.nodes,
+            self.shims,
+            partial(target_of, kwasm=self.installer.digest, auto_provision=auto, require_checksum=checksum),
+            partial(member_of, auto_provision=auto, require_checksum=checksum),
+        )
+        self.deletions = Deletions(kube, SHIMS, self.timings.deletions)
+        self.jobs, self.marks = JobIndex(), ShimMarks(self.shims_known)
+        self.clock = JobClock(self.installer.deadline, self.timings.nodes.grace, time.monotonic)
+
+    # What watches show, and the bus tells.
+
+    def node_changed(self, change: Change[NodeView], trace_of: Callable[[str], TraceContext]) -> None:
+        """Take note of a change of a Node. ``trace_of``: the trace that an opting in begins (ADR 102)."""
+        old, new = change.old, change.new
+        self.marks.take_node(change.key, new)
+        self.fleet.take(change.key)
+        if old is not None and (new is None or new.uid != old.uid):
+            self._noted.pop(old.uid, None)
+            self._begun.pop(old.uid, None)
+            self.refused.end(old.uid)
+        if new is None:
+            return
+        if new.skip is None:
+            self._note(new.uid, told_skip=None)
+        cause = opting_in(old, new)
+        # One that is listed with marks was opted in before: nobody records the first span of a trace of its own.
+        if cause is not None and not (old is None and new.bears_marks):
+            self._note(new.uid, trace=trace_of(cause))
+        elif new.marked_digest is not None and (old is None or old.marked_digest is None):
+            self._note(new.uid, trace=None)  # what is proved ends it
+
+    def trace_told(self, uid: str, trace: TraceContext | None) -> None:
+        """Take note of the trace of a node's opting in, as the bus tells it: the watch may have shown the same one."""
+        former = self.noted(uid).trace
+        if trace is not None and (former is None or former.trace_id != trace.trace_id):
+            self._note(uid, trace=trace)
+
+    def job_changed(self, change: Change[JobView]) -> bool:
+        """Take note of a change of a Job; returns whether it was begun: then its slot may be another's again."""
+        old, new = change.old, change.new
+        for component in (self.jobs.change, self.clock.change, self.pod_refusals.take_job, self.marks.take_job):
+            component(old, new)
+        if new is not None:
+            return self.job_asked_for(new.node_uid) == new.name and self.begun_ended(new.node_uid)
+        if old is not None:
+            self._created_ns.pop(old.name, None)
+            self._published.difference_update(_marks_of(old))
+        return False
+
+    def job_refreshed(self, job: JobView) -> None:
+        """Take note of a newer view of a Job that is equal but for its resource version."""
+        self.jobs.refresh(job)
+
+    def pod_refusal_changed(self, change: Change[PodRefusal]) -> list[str]:
+        """Take note of an Event about a refused pod; returns the node names of its Job."""
+        uid = self.pod_refusals.take(change)
+        return [job.node for jobs in self.jobs.by_uid().values() for job in jobs if job.uid == uid]
+
+    def wishes_changed(self) -> None:
+        """Let no node be begun for a moment; changes within that moment do not make it longer."""
+        now = time.monotonic()
+        if now >= self._settled_at:
+            self._settled_at = now + self.timings.settle
+
+    def controllers_changed(self, controllers: tuple[Controller, ...]) -> None:
+        """Take note of the controllers beside which nothing is begun."""
+        self.controllers = controllers
+
+    def stream_lost(self) -> None:
+        """Let every event that holds be published again: the stream that had them is gone."""
+        self._published.clear()
+        self.halts_lost = True
+
+    # What runs of the plan read and decide.
+
+    def ledger_accepted(self, manifest: Manifest | None) -> Ledger:
+        """Take note of the ledger as the API server has it, and return it; None if there is none."""
+        self.ledger = ledger = read_ledger(manifest) if manifest is not None else Ledger({})
+        self._certain &= {entry.tried(uid) for uid, entry in ledger.entries.items()}
+        return ledger
+
+    def ledger_doubted(self) -> None:
+        """Have the ledger read before the next plan: another wrote it, or a write's answer got lost."""
+        self.ledger = None
+
+    @contextmanager
+    def ledger_written(self, ledger: Ledger) -> Iterator[None]:
+        """Take note that a ledger is on its way to the API server, until it is answered."""
+        self._writing = ledger
+        try:
+            yield
+        finally:
+            self._writing = None
+
+    def ledger_refused(self, why: str) -> None:
+        """Take note of why the ledger cannot be read or written, in the API server's words; "" if it can."""
+        self.ledger_refusal = why
+
+    def planned(self, plan: Plan, now: float) -> None:
+        """Take note of who waits for a slot or gets one, for which no Job was made yet. ``now``: Unix seconds."""
+        for node in (*plan.claimed, *plan.waiting):
+            if self.noted(node.uid).waiting_since is None:
+                self._note(node.uid, waiting_since=now)
+        self._certain |= {plan.ledger.entries[node.uid].tried(node.uid) for node in plan.claimed}
+
+    def claimed(self, plan: Plan, trace: TraceContext) -> None:
+        """Take note of the trace of a plan that gave slots."""
+        for node in plan.claimed:
+            self._note(node.uid, plan=trace)
+
+    def plan_began(self, now: float) -> None:
+        """Take note that a plan begins; changes come meanwhile, too, so the next one rests as long as this one did."""
+        self._rested_at = now + min(self.timings.plan_rest, PLAN_REST * self._plan_seconds)
+
+    def plan_ended(self, began: float, now: float) -> None:
+        """Take note of when a plan began and ended, with writing the ledger."""
+        self._plan_seconds = now - began
+        self.plan_began(now)
+
+    def halts_published(self) -> None:
+        """Take note that the stream has every halt."""
+        self.halts_lost = False
+
+    # What runs of nodes do.
+
+    def job_begins(self, uid: str, what: tuple[str, int], job: str) -> Noted | None:
+        """Take note that a Job (digest, attempt) is about to be asked for, if its node has the slot at this moment.
+
+        Returns what was noted of the node; None if it has no slot. A decision is older than its write: the planner may
+        have given the slot to another node meanwhile, or be about to.
+        """
+        ledgers = [self.ledger, *([self._writing] if self._writing is not None else [])]
+        slots = [slot for one in ledgers if one is not None and (slot := one.entries.get(uid)) is not None]
+        if not slots or len(slots) < len(ledgers) or any((slot.digest, slot.attempt) != what for slot in slots):
+            return None
+        self._begun[uid] = slots[-1], job
+        self._certain.discard((uid, *what))
+        return self._note(uid, plan=None, waiting_since=None, in_use="")
+
+    def begun_ended(self, uid: str) -> bool:
+        """Take note that a node's Job is seen, or is not there, and what the watch shows is all there is.
+
+        Returns whether it was waited for: then its slot may be another's again.
+        """
+        return self._begun.pop(uid, None) is not None
+
+    def job_created(self, name: str) -> None:
+        """Take note of when a Job was created."""
+        self._created_ns[name] = time.time_ns()
+
+    def job_drawn(self, name: str) -> int | None:
+        """Take note that a Job is in its trace; returns when it was created here, in Unix ns."""
+        return self._created_ns.pop(name, None)
+
+    def left_nothing(self, tried: Try, *, certain: bool = True) -> None:
+        """Take note that a try left nothing on its node, as its Job was refused or is cleared away; or that it may."""
+        self._certain.add(tried) if certain else self._certain.discard(tried)
+
+    def slot_given_back(self, uid: str, seconds: float, why: str) -> None:
+        """Take note that a node waits for something else. ``why``: for people, what keeps a Shim there; or ""."""
+        self._note(uid, blocked_until=time.monotonic() + seconds, **({"in_use": why} if why else {}))
+
+    def event_published(self, mark: str) -> None:
+        """Take note that the bus has what is said of a Job."""
+        self._published.add(mark)
+
+    def node_warned(self, node: NodeView, reason: Reason) -> None:
+        """Take note of what the Events of a Node report."""
+        if reason is Reason.NOTHING_TO_INSTALL:
+            self._note(node.uid, told_unserved=True)
+        if node.skip is not None and reason is node.skip.reason:
+            self._note(node.uid, told_skip=node.skip)
+
+    def refusal_reported(self, node: NodeView, reason: Reason, message: str) -> bool:
+        """Take note of what the API server refuses on a node; returns whether it is news."""
+        return self.refused.take(node, reason, message)
+
+    def refusal_ended(self, uid: str) -> bool:
+        """Take note that nothing is refused on a node any more; returns whether something was.
+
+        The nodes that wait after a refusal may be begun then: what refused one may have refused all.
+        """
+        ended = self.refused.end(uid)
+        for one in self.refused.by_uid if ended else ():
+            self._note(one, blocked_until=0.0)
+        return ended
+
+    def canary_class_made(self, name: str) -> None:
+        """Take note that the RuntimeClass of a Shim's canaries exists."""
+        self._canary_classes.add(name)
+
+    # What runs of Shims do.
+
+    def class_refused(self, shim: str, why: str) -> None:
+        """Take note of what the API server answered to the RuntimeClass of a Shim; "" if it took it."""
+        self._class_refusals[shim] = why
+
+    def versions_read(self, name: str, snapshot: ShimSnapshot | None) -> None:
+        """Take note of the newest revision of a Shim, if a run has read its revisions; None: the Shim is gone.
+
+        A version that is another than that of the spec may be followed by a revision: then they are read again.
+        """
+        if snapshot is not None and snapshot.revisions is None:
+            return
+        self._newest_versions.pop(name, None)
+        if snapshot is not None and snapshot.revisions and snapshot.revisions[-1].version == snapshot.version:
+            self._newest_versions[name] = snapshot.shim.uid, snapshot.version
+
+    # Reads.
+
+    def noted(self, uid: str) -> Noted:
+        """Return what is noted of a Node."""
+        return self._noted.get(uid, _NOTHING)
+
+    def in_use(self) -> dict[str, str]:
+        """Return by Node uid what keeps a Shim there that is to go, for people."""
+        return {uid: one.in_use for uid, one in self._noted.items() if one.in_use}
+
+    def held(self) -> frozenset[str]:
+        """Return the nodes that are in use, and those that another installation provisioned until a moment ago."""
+        now = time.monotonic()
+        held = frozenset(uid for uid, one in self._noted.items() if one.blocked_until > now)
+        if now < self.handover_until:
+            held |= {node.uid for node in self.nodes.values() if node.installed}
+        return held
+
+    def settles_in(self) -> float:
+        """Return the seconds in which no node is begun, as Shims may be coming."""
+        return max(0.0, self._settled_at - time.monotonic())
+
+    def plan_due_in(self) -> float:
+        """Return the seconds until a plan may be made: in a moment, or after the rest of the last one."""
+        return max(self.timings.plan_delay, self._rested_at - time.monotonic())
+
+    def begun(self) -> dict[str, Entry]:
+        """Return by Node uid the slots of the Jobs that were asked for."""
+        return {uid: slot for uid, (slot, _) in self._begun.items()}
+
+    def job_asked_for(self, uid: str) -> str | None:
+        """Return the name of the Job that was asked for on a node, None if the watch shows all there is."""
+        return self._begun[uid][1] if uid in self._begun else None
+
+    def certain(self, uid: str, entry: Entry) -> bool:
+        """Return whether what a slot's Job did is known though the watch shows none."""
+        return uid in self._begun or entry.tried(uid) in self._certain
+
+    def published(self, jobs: Iterable[JobView]) -> frozenset[str]:
+        """Return the marks of what is published of these Jobs."""
+        return frozenset(mark for job in jobs for mark in _marks_of(job) if mark in self._published)
+
+    def has_canary_class(self, name: str) -> bool:
+        """Return whether the RuntimeClass of canaries is known to exist."""
+        return name in self._canary_classes
+
+    def class_refusal(self, shim: str) -> str:
+        """Return what the API server answered to the RuntimeClass of a Shim, "" if it took it."""
+        return self._class_refusals.get(shim, "")
+
+    def is_newest(self, shim: ShimView, version: Manifest) -> bool:
+        """Return whether the newest revision of a Shim is known to have this version."""
+        return self._newest_versions.get(shim.name) == (shim.uid, version)
+
+    def names(self) -> set[str]:
+        """Return every node name of our concern."""
+        return set(self.nodes) | set(self.jobs.names())
+
+    def _note(self, uid: str, **changes: Any) -> Noted:  # noqa: ANN401 - the fields of Noted
+        former = self.noted(uid)
+        self._noted[uid] = replace(former, **changes)
+        if self._noted[uid] == _NOTHING:
+            del self._noted[uid]
+        return former
+
+
+def _marks_of(job: JobView) -> Iterator[str]:
+    return (f"{job.uid}.{what}" for what in ("started", "succeeded", "failed", "removed"))
