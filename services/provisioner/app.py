@@ -19,15 +19,13 @@ from provisioner.domain.canary_resources import CANARY_PODS, view_canary
 from provisioner.gather import Gather
 from provisioner.handlers import CONSUMED, on_node_fact
 from provisioner.planner import Planner, report_ledger, show_handover
-from provisioner.pod_refusals import FAILED_CREATE, view_pod_refusal
 from provisioner.queues import Queues
-from provisioner.reconciler import Reconcile
-from provisioner.refused_nodes import RefusedNodes
+from provisioner.reconciler import FollowShims, Reconcile
+from provisioner.refusals import FAILED_CREATE, RefusedNodes, view_pod_refusal
 from provisioner.rollout_apply import RolloutEffects
 from provisioner.settings import Settings
 from provisioner.shim_apply import ShimEffects
 from provisioner.shim_gather import ShimGather
-from provisioner.shim_reconciler import FollowShims
 from provisioner.timings import Timings
 from provisioner.watches import on_canary, on_controller, on_job, on_node, on_pod_refusal, on_shim
 from trellis import names
@@ -168,7 +166,6 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
             breaker.run,
             planner.shown,
             partial(show_handover, base.health, cache.handover_until, queues.plan_soon),
-            cache.refused.run,
             refused_nodes.run,
             refused_plans.run,
             refused_shims.run,

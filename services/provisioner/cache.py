@@ -24,8 +24,7 @@ from provisioner.domain.resources import Manifest
 from provisioner.domain.shim_nodes import member_of
 from provisioner.domain.shim_snapshot import Snapshot as ShimSnapshot
 from provisioner.domain.signatures import Keys
-from provisioner.pod_refusals import PodRefusal, PodRefusals
-from provisioner.refused_nodes import RefusedNodes
+from provisioner.refusals import PodRefusal, PodRefusals, RefusedNodes
 from provisioner.settings import Settings
 from provisioner.timings import Timings
 from trellis.kube.changes import Change
@@ -96,29 +95,22 @@ class Cache:
     """Why the ledger cannot be read or written, in the API server's words, "" if it can."""
     halts_lost: bool = False
     """Whether the stream that had the halts is gone."""
-    _writing: Ledger | None = None
-    """The ledger that is on its way to the API server."""
-    _noted: dict[str, Noted] = field(default_factory=dict)
-    """By Node uid."""
+    _writing: Ledger | None = None  # the ledger that is on its way to the API server
+    _noted: dict[str, Noted] = field(default_factory=dict)  # by Node uid
     _begun: dict[str, tuple[Entry, str]] = field(default_factory=dict)
     """By Node uid, the slot that a Job was asked for in, and its name: the watch does not show it yet."""
     _certain: set[Try] = field(default_factory=set)
     """Tries that have a slot and no Job, and left nothing unknown: none was made, or it was cleared away here."""
     _published: set[str] = field(default_factory=set)
-    _created_ns: dict[str, int] = field(default_factory=dict)
-    """By name of a Job."""
-    _canary_classes: set[str] = field(default_factory=set)
-    """RuntimeClasses of canaries that are known to exist."""
+    _created_ns: dict[str, int] = field(default_factory=dict)  # by name of a Job
+    _canary_classes: set[str] = field(default_factory=set)  # runtimeClasses of canaries that are known to exist
     _class_refusals: dict[str, str] = field(default_factory=dict)
     """By Shim, what the API server answered to its RuntimeClass."""
     _newest_versions: dict[str, tuple[str, Manifest]] = field(default_factory=dict)
     """By Shim its uid, and the version that its newest revision has."""
-    _settled_at: float = 0.0
-    """Monotonic: from then on nodes may be begun."""
-    _rested_at: float = 0.0
-    """Monotonic: the next plan is not made before."""
-    _plan_seconds: float = 0.0
-    """How long the last plan took."""
+    settled_at: float = 0.0  # monotonic: from then on nodes may be begun
+    rested_at: float = 0.0  # monotonic: the next plan is not made before
+    _plan_seconds: float = 0.0  # how long the last plan took
 
     def __post_init__(self, kube: Kube) -> None:
         """Make what follows from the settings, and what indexes objects."""
@@ -186,17 +178,22 @@ class Cache:
     def wishes_changed(self) -> None:
         """Let no node be begun for a moment; changes within that moment do not make it longer."""
         now = time.monotonic()
-        if now >= self._settled_at:
-            self._settled_at = now + self.timings.settle
+        if now >= self.settled_at:
+            self.settled_at = now + self.timings.settle
 
-    def controllers_changed(self, controllers: tuple[Controller, ...]) -> None:
-        """Take note of the controllers beside which nothing is begun."""
-        self.controllers = controllers
+    def controllers_changed(self, controllers: tuple[Controller, ...]) -> tuple[Controller, ...]:
+        """Take note of the controllers beside which nothing is begun; returns the former ones."""
+        former, self.controllers = self.controllers, controllers
+        return former
 
     def stream_lost(self) -> None:
         """Let every event that holds be published again: the stream that had them is gone."""
         self._published.clear()
         self.halts_lost = True
+
+    def term_ended(self) -> None:
+        """Take note that another replica provisions."""
+        self.refused.forget()
 
     # What runs of the plan read and decide.
 
@@ -237,7 +234,7 @@ class Cache:
 
     def plan_began(self, now: float) -> None:
         """Take note that a plan begins; changes come meanwhile, too, so the next one rests as long as this one did."""
-        self._rested_at = now + min(self.timings.plan_rest, PLAN_REST * self._plan_seconds)
+        self.rested_at = now + min(self.timings.plan_rest, PLAN_REST * self._plan_seconds)
 
     def plan_ended(self, began: float, now: float) -> None:
         """Take note of when a plan began and ended, with writing the ledger."""
@@ -265,10 +262,7 @@ class Cache:
         return self._note(uid, plan=None, waiting_since=None, in_use="")
 
     def begun_ended(self, uid: str) -> bool:
-        """Take note that a node's Job is seen, or is not there, and what the watch shows is all there is.
-
-        Returns whether it was waited for: then its slot may be another's again.
-        """
+        """Take note that a node's Job is seen, or is not there; returns whether it was begun, as of job_changed."""
         return self._begun.pop(uid, None) is not None
 
     def job_created(self, name: str) -> None:
@@ -303,12 +297,9 @@ class Cache:
         return self.refused.take(node, reason, message)
 
     def refusal_ended(self, uid: str) -> bool:
-        """Take note that nothing is refused on a node any more; returns whether something was.
-
-        The nodes that wait after a refusal may be begun then: what refused one may have refused all.
-        """
+        """Take note that nothing is refused on a node any more; returns whether something was."""
         ended = self.refused.end(uid)
-        for one in self.refused.by_uid if ended else ():
+        for one in self.refused.by_uid if ended else ():  # what refused one may have refused all: they may be begun
             self._note(one, blocked_until=0.0)
         return ended
 
@@ -323,10 +314,7 @@ class Cache:
         self._class_refusals[shim] = why
 
     def versions_read(self, name: str, snapshot: ShimSnapshot | None) -> None:
-        """Take note of the newest revision of a Shim, if a run has read its revisions; None: the Shim is gone.
-
-        A version that is another than that of the spec may be followed by a revision: then they are read again.
-        """
+        """Take note of the newest revision of a Shim, if a run has read its revisions; None: the Shim is gone."""
         if snapshot is not None and snapshot.revisions is None:
             return
         self._newest_versions.pop(name, None)
@@ -350,14 +338,6 @@ class Cache:
         if now < self.handover_until:
             held |= {node.uid for node in self.nodes.values() if node.installed}
         return held
-
-    def settles_in(self) -> float:
-        """Return the seconds in which no node is begun, as Shims may be coming."""
-        return max(0.0, self._settled_at - time.monotonic())
-
-    def plan_due_in(self) -> float:
-        """Return the seconds until a plan may be made: in a moment, or after the rest of the last one."""
-        return max(self.timings.plan_delay, self._rested_at - time.monotonic())
 
     def begun(self) -> dict[str, Entry]:
         """Return by Node uid the slots of the Jobs that were asked for."""
@@ -386,10 +366,6 @@ class Cache:
     def is_newest(self, shim: ShimView, version: Manifest) -> bool:
         """Return whether the newest revision of a Shim is known to have this version."""
         return self._newest_versions.get(shim.name) == (shim.uid, version)
-
-    def names(self) -> set[str]:
-        """Return every node name of our concern."""
-        return set(self.nodes) | set(self.jobs.names())
 
     def _note(self, uid: str, **changes: Any) -> Noted:  # noqa: ANN401 - the fields of Noted
         former = self.noted(uid)

@@ -88,10 +88,11 @@ class Planner:
         return outcome.wake_in
 
     async def shown(self) -> None:
-        """Wait until the term ends, and leave no figure of it behind: another replica plans then."""
+        """Wait until the term ends, and leave no figure or report of it behind: another replica plans then."""
         try:
             await asyncio.get_running_loop().create_future()
         finally:
+            self.cache.term_ended()
             with contextlib.suppress(KeyError):
                 self.telemetry.metrics.rollouts_halted.remove(self.telemetry.service)
 

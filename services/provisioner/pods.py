@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from provisioner.domain.actions import User
 from provisioner.domain.canary import CanaryPod
@@ -17,7 +16,7 @@ from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.resources import EVENTS, PODS
-from trellis.provisioning.installer_pods import InstallerState, installer_state
+from trellis.provisioning.installer_pods import InstallerState, installer_state, words_of
 from trellis.provisioning.reasons import NODE_UPDATE_REFUSED
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.views import JobView, NodeView
@@ -87,7 +86,7 @@ class Pods:
             )
         except KubeError as error:
             return pod.trouble or f"its Events cannot be read: {error}"
-        told = [(str(event.get("lastTimestamp") or ""), _words(event)) for event in listing.items]
+        told = [(str(event.get("lastTimestamp") or ""), words_of(event)) for event in listing.items]
         return max(told)[1] if told else pod.trouble
 
     async def update_refused(self, node: NodeView, job: JobView) -> str:
@@ -129,7 +128,3 @@ def users_of(pods: Iterable[Manifest], going: Iterable[str], shims: Mapping[str,
         if shim := by_class.get(used) or next(selected, ""):
             users.append(User(metadata["namespace"], metadata["name"], metadata["uid"], shim))
     return tuple(users)
-
-
-def _words(state: Mapping[str, Any]) -> str:
-    return ": ".join(str(state[part]) for part in ("reason", "message") if state.get(part))

@@ -6,6 +6,7 @@ Invariant: whatever may change a plan has it made a moment later, once for a bur
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,7 +32,7 @@ class Queues:
 
     def plan_soon(self) -> None:
         """Have a plan be made in a moment, or after the rest of the last one; the status of all Shims follows it."""
-        self.plans.add_after(PLAN, self.cache.plan_due_in())
+        self.plans.add_after(PLAN, max(self.cache.timings.plan_delay, self.cache.rested_at - time.monotonic()))
         self.status_soon()
 
     def status_soon(self) -> None:
@@ -42,7 +43,7 @@ class Queues:
     def list_all(self) -> None:
         """Have everything run, with the ledger read again."""
         self.cache.ledger_doubted()
-        for name in self.cache.names():
+        for name in {*self.cache.nodes, *self.cache.jobs.names()}:
             self.nodes.add(name)
         self.plans.add(PLAN)
         for name in self.cache.shims:

@@ -1,7 +1,7 @@
-"""One run of a node name's key: gather, decide, apply, in the trace of the node's opting in.
+"""One run of a key: gather, decide, apply; of a node name's in the trace of the node's opting in.
 
-In: names of Nodes. Out: Jobs by ``apply``. Called by the queue of ``app``. Invariant: a refused write is reported on
-the node before it is tried again.
+In: names of Nodes and Shims. Out: Jobs by ``apply``; finalizers, RuntimeClasses and status by ``shim_apply``. Called by
+the queues of ``app``. Invariant: a refused write is reported on the node before it is tried again.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from provisioner.apply import Effects
 from provisioner.cache import Cache
 from provisioner.domain import decide as deciding
+from provisioner.domain import shim_decide
 from provisioner.domain.actions import Action, CreateJob, Destroy, LookAgain, Snapshot
 from provisioner.gather import Gather
+from provisioner.shim_apply import ShimEffects
+from provisioner.shim_gather import ShimGather
 from trellis.kube.errors import KubeError
 from trellis.kube.refusals import is_refused
 from trellis.provisioning.reasons import Reason as NodeReason
@@ -65,3 +68,25 @@ class Reconcile:
         of_job = trace_from(job.traceparent) if job else None
         creates = any(isinstance(action, CreateJob) for action in actions)
         return (begun or of_job) if creates else (of_job or begun)
+
+
+@dataclass(frozen=True, slots=True)
+class FollowShims:
+    """One run of a Shim's key: gather, decide, apply."""
+
+    gather: ShimGather
+    cache: Cache
+    effects: ShimEffects
+    telemetry: Telemetry
+
+    async def run(self, name: str, trace: TraceContext | None) -> float | None:
+        """Bring one Shim's finalizer, RuntimeClass and status up to date; raises KubeError to be tried again."""
+        await self.cache.deletions.look(self.cache.shims.values())
+        snapshot = await self.gather.snapshot(name)
+        self.cache.versions_read(name, snapshot)
+        actions = shim_decide.decide(snapshot) if snapshot else []
+        if actions:
+            attributes = {"trellis.shim": name, "trellis.actions": [type(action).__name__ for action in actions]}
+            with caused(self.telemetry, f"reconcile shim {name}", trace, attributes):
+                await self.effects.apply(actions)
+        return self.cache.timings.deleting if snapshot and snapshot.shim.deleting else None

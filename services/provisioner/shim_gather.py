@@ -1,7 +1,7 @@
 """Reads what a decision about one Shim depends on: its nodes, its RuntimeClass, its status as it stands.
 
 In: the informers' views, the Shim and its RuntimeClass from the API server. Out: a frozen snapshot for ``shim_decide``.
-Called by ``shim_reconciler``. Invariant: what is written is decided on what was read in the same run.
+Called by ``reconciler``. Invariant: what is written is decided on what was read in the same run.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from provisioner.cache import Cache
 from provisioner.domain.canary import CanaryPod
-from provisioner.pod_refusals import PodRefusal
+from provisioner.refusals import PodRefusal
 from trellis.kube.informer import Change
 from trellis.provisioning.other_controllers import Controller, in_charge
 from trellis.provisioning.shims import ShimView
@@ -80,8 +80,8 @@ def on_controller(
     def handle(change: Change[Controller | None]) -> None:
         if change.old is None and change.new is None:
             return
-        before, now = cache.controllers, in_charge(controllers.values())
-        cache.controllers_changed(now)
+        now = in_charge(controllers.values())
+        before = cache.controllers_changed(now)
         for controller in now:
             if controller not in before:
                 _log.warning("another controller is active: hands off", advice=controller.advice)

@@ -19,12 +19,7 @@ from trellis.provisioning.installer_pods import InstallerState
 from trellis.provisioning.ledger import Entry
 from trellis.provisioning.other_controllers import Controller
 from trellis.provisioning.reasons import Reason
-from trellis.provisioning.views import (
-    JobView,
-    NodeView,
-    Proof,
-    Target,
-)
+from trellis.provisioning.views import JobView, NodeView, Proof, Target
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Any, Final
 from provisioner.domain.canary import Canary, CanaryPod, class_of
 from provisioner.domain.resources import Installer
 from trellis import names
+from trellis.provisioning.installer_pods import STARTING, words_of
 from trellis.provisioning.views import JobView
 
 Manifest = dict[str, Any]
@@ -20,7 +21,6 @@ Manifest = dict[str, Any]
 CANARY_PODS: Final = f"{names.LABEL_CANARY}=true"
 """Label selector of canary pods."""
 _NOBODY: Final = 65532
-_STARTING: Final = ("ContainerCreating", "PodInitializing")
 _LOST: Final = ("ContainerStatusUnknown", "Unknown")
 """Reasons of a container of which the kubelet knows only that it is gone: the node was restarted."""
 
@@ -129,10 +129,6 @@ def _trouble(status: Mapping[str, Any], ended: Mapping[str, Any]) -> str:
         return f"{code}: {' '.join(str(ended['message']).split())}" if ended.get("message") else code
     for container in status.get("containerStatuses") or ():
         waiting: Mapping[str, Any] = (container.get("state") or {}).get("waiting") or {}
-        if waiting and waiting.get("reason") not in _STARTING:
-            return _words(waiting)
-    return _words(status)
-
-
-def _words(state: Mapping[str, Any]) -> str:
-    return ": ".join(str(state[part]) for part in ("reason", "message") if state.get(part))
+        if waiting and waiting.get("reason") not in STARTING:
+            return words_of(waiting)
+    return words_of(status)

@@ -12,15 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from trellis.provisioning.ledger import Entry
-from trellis.provisioning.views import (
-    KWASM,
-    JobView,
-    NodeView,
-    Proof,
-    Target,
-    encode_digests,
-    unproved,
-)
+from trellis.provisioning.views import KWASM, JobView, NodeView, Proof, Target, encode_digests, unproved
 
 NOTHING: Final = Target(()).digest
 """What a node is to have that all of ours is to be removed from."""

@@ -32,15 +32,7 @@ from trellis.provisioning.attempts import (
 )
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.leftovers import concerned_by, fulfilled, left_by, overtaken
-from trellis.provisioning.views import (
-    FailedAttempt,
-    JobState,
-    JobView,
-    NodeView,
-    Target,
-    held_back,
-    newest,
-)
+from trellis.provisioning.views import FailedAttempt, JobState, JobView, NodeView, Target, held_back, newest
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,14 +24,7 @@ from provisioner.domain.verdicts import about, blame, judge, unlike
 from trellis.events.provision import ProvisionSucceeded
 from trellis.provisioning.leftovers import fulfilled
 from trellis.provisioning.reasons import Reason
-from trellis.provisioning.views import (
-    PROVISION,
-    JobState,
-    JobView,
-    NodeView,
-    Proof,
-    proof_of,
-)
+from trellis.provisioning.views import PROVISION, JobState, JobView, NodeView, Proof, proof_of
 
 
 def verify(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:

@@ -14,11 +14,7 @@ from trellis.events.provision import ProvisionFailed
 from trellis.installer_api.result import InstallResult, parse_result
 from trellis.provisioning.installer_pods import InstallerState
 from trellis.provisioning.reasons import Reason
-from trellis.provisioning.views import (
-    JobView,
-    NodeView,
-    encode_digests,
-)
+from trellis.provisioning.views import JobView, NodeView, encode_digests
 
 
 def blame(job: JobView, shims: Iterable[str]) -> str:

@@ -17,7 +17,7 @@ SUSPENDED: Final = "Job is suspended (spec.suspend), by a user, Kueue, or an adm
 """Why a Job has no pod, in place of words of the API server, which does not refuse one."""
 _RANDOM: Final = r"-[a-z0-9]{5}(?![a-z0-9])"
 """What the API server appends to the ``generateName`` that the Job controller gives a pod."""
-_STARTING = ("ContainerCreating", "PodInitializing")
+STARTING: Final = ("ContainerCreating", "PodInitializing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ def installer_state(pod: Manifest) -> InstallerState:
         last: Mapping[str, Any] = container.get("lastState") or {}
         waits: Mapping[str, Any] = state.get("waiting") or {}
         ended: Mapping[str, Any] = state.get("terminated") or last.get("terminated") or {}
-        waiting = "" if waits.get("reason") in _STARTING else _words(waits)
+        waiting = "" if waits.get("reason") in STARTING else words_of(waits)
         terminated = f"exit code {ended.get('exitCode')} ({ended.get('reason', 'Unknown')})" if ended else ""
         return InstallerState(waiting, terminated, str(ended.get("message") or ""))
-    return InstallerState(terminated=_words(status))
+    return InstallerState(terminated=words_of(status))
 
 
 def refused_pod(event: Manifest) -> str:
@@ -59,5 +59,6 @@ def _unfinished_first(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [one for one in before if ((one.get("state") or {}).get("terminated") or {}).get("exitCode") != 0]
 
 
-def _words(state: Mapping[str, Any]) -> str:
+def words_of(state: Mapping[str, Any]) -> str:
+    """Return ``reason: message`` of a state, or of an Event, as far as it has them."""
     return ": ".join(str(state[part]) for part in ("reason", "message") if state.get(part))

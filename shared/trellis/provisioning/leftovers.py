@@ -11,16 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from trellis.provisioning.views import (
-    PROVISION,
-    UNDO,
-    JobState,
-    JobView,
-    NodeView,
-    Target,
-    decode_digests,
-    unproved,
-)
+from trellis.provisioning.views import PROVISION, UNDO, JobState, JobView, NodeView, Target, decode_digests, unproved
 
 
 def left_by(job: JobView | None, node: NodeView) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.pod_refusals import PodRefusals, view_pod_refusal
+from provisioner.refusals import PodRefusals, view_pod_refusal
 from trellis import names
 from trellis.provisioning.nodes_and_jobs import view_job
 

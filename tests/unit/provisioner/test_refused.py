@@ -21,7 +21,7 @@ from provisioner.domain.decide import decide
 from provisioner.domain.job_clock import JobClock
 from provisioner.domain.plan import World, plan
 from provisioner.domain.resources import Task
-from provisioner.pod_refusals import PodRefusals, view_pod_refusal
+from provisioner.refusals import PodRefusals, view_pod_refusal
 from trellis.kube.changes import Change, ChangeKind
 from trellis.provisioning.attempts import Retries, ShimLimits
 from trellis.provisioning.int_or_percent import CountOrPercent

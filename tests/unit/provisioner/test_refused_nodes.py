@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-
-from provisioner.refused_nodes import RefusedNodes
+from provisioner.refusals import RefusedNodes
 from trellis.provisioning.reasons import Reason
 from trellis_dev.testing.builders import a_node
 
@@ -45,14 +42,10 @@ def test_a_node_that_is_refused_something_else_by_now_has_the_new_reason_alone()
     assert [*readiness.told] == [Reason.UPDATE_REFUSED]
 
 
-async def test_nothing_is_reported_after_the_term() -> None:
+def test_nothing_is_reported_after_the_term() -> None:
     readiness = Readiness()
     refused = RefusedNodes(readiness)
     refused.take(ONE, Reason.UPDATE_REFUSED, "no team label")
     refused.take(TWO, Reason.INSTALLER_REFUSED, "no room")
-    term = asyncio.create_task(refused.run())
-    await asyncio.sleep(0)
-    term.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await term
+    refused.forget()
     assert not readiness.told

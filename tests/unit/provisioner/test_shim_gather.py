@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from provisioner.cache import Cache
+from provisioner.reconciler import FollowShims
 from provisioner.settings import Settings
 from provisioner.shim_apply import ShimEffects
 from provisioner.shim_gather import ShimGather
-from provisioner.shim_reconciler import FollowShims
 from trellis.installer_api.spec import ShimWish
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import CONTROLLER_REVISIONS, NAMESPACES, SHIMS

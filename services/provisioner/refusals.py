@@ -1,8 +1,9 @@
-"""Pods of installer Jobs that are not created: refused, as the Job controller's Events report, or the Job is suspended.
+"""What the API server refuses: pods of installer Jobs, as the Job controller's Events report, and what nodes need.
 
-In: Events with reason FailedCreate about Jobs, and Jobs. Out: by Job, the newest words, and for how long these are
-known. Filled by the informers, read by ``gather``. Invariant: time is this process' own; an Event that expires ends
-what it reported.
+In: Events with reason FailedCreate about Jobs, and Jobs, of which one that is suspended gets no pod either; reports of
+``decide``, and refused writes. Out: words for ``gather``, the status of Shims and readiness, and for how long they are
+known. Changed by ``cache``. Invariants: time is this process' own; an Event that expires ends what it reported;
+readiness names a refusal by its reason, as the Node and its Shims do, as long as one node has it.
 Source: the Job controller's Event; a Job without a pod has no condition that would tell.
 """
 
@@ -15,7 +16,8 @@ from typing import Any, Final
 
 from trellis.kube.changes import Change
 from trellis.provisioning.installer_pods import SUSPENDED, refused_pod
-from trellis.provisioning.views import JobView
+from trellis.provisioning.reasons import Reason
+from trellis.provisioning.views import JobView, NodeView
 
 FAILED_CREATE: Final = "reason=FailedCreate,involvedObject.kind=Job"
 """Field selector of these Events."""
@@ -81,3 +83,50 @@ class PodRefusals:
     def seconds(self, job_uid: str) -> float:
         """Return for how long a refusal is known, 0 if none is."""
         return self.now() - self.since[job_uid] if job_uid in self.since else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why nothing comes of a node. ``message``: with the API server's words."""
+
+    node: str
+    reason: Reason
+    message: str
+
+
+@dataclass(eq=False)
+class RefusedNodes:
+    """By uid of the Node. ``report`` takes a reason and its text for readiness, "" for none."""
+
+    report: Callable[[Reason, str], None] = lambda _reason, _text: None
+    by_uid: dict[str, Refusal] = field(default_factory=dict)
+
+    def take(self, node: NodeView, reason: Reason, message: str) -> bool:
+        """Note a refusal; return whether it is news."""
+        refusal = Refusal(node.name, reason, message)
+        former = self.by_uid.get(node.uid)
+        self.by_uid[node.uid] = refusal
+        self._report(*{reason, former.reason if former is not None else reason})
+        return former != refusal
+
+    def end(self, node_uid: str) -> bool:
+        """Forget a node; return whether it was refused something."""
+        ended = self.by_uid.pop(node_uid, None)
+        if ended is not None:
+            self._report(ended.reason)
+        return ended is not None
+
+    def words(self, node_uid: str) -> str:
+        """Return what was reported of a node, with the API server's words; "" if nothing is refused there."""
+        return self.by_uid[node_uid].message if node_uid in self.by_uid else ""
+
+    def forget(self) -> None:
+        """Report nothing any more: another replica provisions."""
+        for reason in {one.reason for one in self.by_uid.values()}:
+            self.report(reason, "")
+
+    def _report(self, *reasons: Reason) -> None:
+        for reason in reasons:
+            those = [one for one in self.by_uid.values() if one.reason is reason]
+            count = f"{len(those)} node{'s' * (len(those) != 1)}"
+            self.report(reason, f"{count}, {those[-1].node}: {those[-1].message}" if those else "")
