@@ -5,12 +5,15 @@ Pure: names in, paths out. Called by ``trellis.kube`` and by services, which nam
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 Manifest: TypeAlias = dict[str, Any]
 """A Kubernetes object as the JSON the API server speaks."""
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._~-]*")
+"""A part of a path that escaping leaves as it is, as nearly all are: to ask costs a tenth of escaping it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ class Resource:
             parts += ["namespaces", namespace]
         parts.append(self.plural)
         parts += [part for part in (name, subresource) if part]
-        return "/" + "/".join(quote(part, safe="") for part in parts)
+        return "/" + "/".join([part if _PLAIN.fullmatch(part) else quote(part, safe="") for part in parts])
 
 
 NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)

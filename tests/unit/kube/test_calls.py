@@ -353,3 +353,8 @@ async def test_a_write_is_not_kept_waiting_beyond_its_budget_by_a_server_that_as
         await kube.create(CONFIGMAPS, configmap("default", "a"))
     assert waits == []
     assert len(kube.writes) == 1
+
+
+def test_what_a_path_cannot_have_is_escaped_and_the_rest_is_as_it_is() -> None:
+    assert CONFIGMAPS.path("team-a", "a.b_c~d") == "/api/v1/namespaces/team-a/configmaps/a.b_c~d"
+    assert CONFIGMAPS.path("team-a", "a/b c%é") == "/api/v1/namespaces/team-a/configmaps/a%2Fb%20c%25%C3%A9"
