@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -136,7 +135,8 @@ class Caller:
     async def stream(self, call: Call, request: HttpRequest, *, idle_seconds: float) -> AsyncIterator[Stream]:
         """Open a stream; raises KubeError when it is refused, cut or silent for ``idle_seconds``."""
         try:
-            async with self.transport.stream(self._as_user(request), idle_seconds=idle_seconds) as stream:
+            asked = self._as_user(request, request.check)
+            async with self.transport.stream(asked, idle_seconds=idle_seconds) as stream:
                 self.contact.answered()
                 self._note_time(stream.status, stream.headers)
                 self._count(call, str(stream.status))
@@ -179,14 +179,12 @@ class Caller:
                 raise error
 
     async def _attempt(self, call: Call, request: HttpRequest) -> Reply:
-        if self.guard is not None and request.method != "GET":
-            self.guard()
-            # Asked again at the last moment: until there is a connection, much may happen to this process.
-            request = dataclasses.replace(request, check=self.guard)
-        elif request.check is not None:
-            request.check()
+        # The guard is asked again at the last moment: until there is a connection, much may happen to this process.
+        check = self.guard if self.guard is not None and request.method != "GET" else request.check
+        if check is not None:
+            check()
         try:
-            reply = await self.transport.send(self._as_user(request))
+            reply = await self.transport.send(self._as_user(request, check))
         except ConnectionFailed as failure:
             self.contact.failed()
             self._count(call, "error")
@@ -200,15 +198,13 @@ class Caller:
         self._count(call, str(reply.status))
         return reply
 
-    def _as_user(self, request: HttpRequest) -> HttpRequest:
+    def _as_user(self, request: HttpRequest, check: Callable[[], None] | None) -> HttpRequest:
         if self.token:
-            return dataclasses.replace(request, headers={**request.headers, "Authorization": f"Bearer {self.token}"})
-        if not self.user:
-            return request
-        groups = tuple((IMPERSONATE_GROUP, group) for group in self.groups)
-        return dataclasses.replace(
-            request, headers={**request.headers, IMPERSONATE: self.user}, more=(*request.more, *groups)
-        )
+            return request.sent_with(check, {"Authorization": f"Bearer {self.token}"})
+        if self.user:
+            groups = [(IMPERSONATE_GROUP, group) for group in self.groups]
+            return request.sent_with(check, {IMPERSONATE: self.user}, *groups)
+        return request if check is request.check else request.sent_with(check, {})
 
     async def _renew(self, call: Call) -> None:
         try:

@@ -241,7 +241,7 @@ class Kube(Perspectives):
                 that the term is over. Nothing asks whether a write names what was read.
         """
         if self._caller.guard is not None:
-            request = dataclasses.replace(request, check=self._caller.guard)
+            request = request.sent_with(self._caller.guard, {})
         return (await self._caller.reply(call, request, timeout=self._budget(timeout))).body
 
     async def ensure_namespace(self, name: str, labels: Mapping[str, str]) -> None:
