@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Final
 
 from trellis.kube.transport import ConnectionFailed, HttpRequest, Reply, Stream, Transport
@@ -37,16 +37,21 @@ class SharedTransport:
 
     async def send(self, request: HttpRequest) -> Reply:
         """Return the whole answer; raises ConnectionFailed, AnswerTooLong."""
-        async with AsyncExitStack() as stack:
-            await self._turn(stack, request)
+        owner = await self._turn(request)
+        try:
             return await self._inner.send(request)
+        finally:
+            self._shares.give_back(owner)
 
     @asynccontextmanager
     async def stream(self, request: HttpRequest, *, idle_seconds: float) -> AsyncIterator[Stream]:
         """Open a stream, which holds a place until it ends; raises ConnectionFailed."""
-        async with AsyncExitStack() as stack:
-            await self._turn(stack, request)
-            yield await stack.enter_async_context(self._inner.stream(request, idle_seconds=idle_seconds))
+        owner = await self._turn(request)
+        try:
+            async with self._inner.stream(request, idle_seconds=idle_seconds) as stream:
+                yield stream
+        finally:
+            self._shares.give_back(owner)
 
     async def renew_credentials(self) -> None:
         """Read the credentials again; raises ConnectionFailed."""
@@ -60,11 +65,15 @@ class SharedTransport:
         """Close all connections."""
         await self._inner.close()
 
-    async def _turn(self, stack: AsyncExitStack, request: HttpRequest) -> None:
+    async def _turn(self, request: HttpRequest) -> str:
+        """Take a place of whom a request counts for; returns who that is, and whose place is to be given back."""
         owner = owner_of(request.headers.get(IMPERSONATE, ""))
+        if self._shares.take_free(owner):  # the common case, without a timer
+            return owner
         try:
             async with asyncio.timeout(self._wait):
-                await stack.enter_async_context(self._shares.hold(owner))
+                await self._shares.take(owner)
+                return owner
         except TimeoutError:
             message = (
                 f"{owner or 'this service'} has {self._shares.held(owner)} requests to {self.server} under way, and "

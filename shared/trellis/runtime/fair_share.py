@@ -27,11 +27,11 @@ class Shares:
     @asynccontextmanager
     async def hold(self, owner: str) -> AsyncIterator[None]:
         """Hold a place while the block runs; waits until there is one."""
-        await self._take(owner)
+        await self.take(owner)
         try:
             yield
         finally:
-            self._give_back(owner)
+            self.give_back(owner)
 
     def held(self, owner: str) -> int:
         """Return how many places an owner holds."""
@@ -42,9 +42,16 @@ class Shares:
         """How many wait for a place."""
         return sum(map(len, self._waiting.values()))
 
-    async def _take(self, owner: str) -> None:
-        if self._free and self.held(owner) < self.each:
-            self._give(owner)
+    def take_free(self, owner: str) -> bool:
+        """Take a place if there is one for the owner now; whoever has one gives it back."""
+        if not self._free or self.held(owner) >= self.each:
+            return False
+        self._give(owner)
+        return True
+
+    async def take(self, owner: str) -> None:
+        """Take a place as soon as there is one; whoever has one gives it back."""
+        if self.take_free(owner):
             return
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         line = self._waiting.setdefault(owner, deque())
@@ -53,7 +60,7 @@ class Shares:
             await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():
-                self._give_back(owner)  # it was given while he was called away
+                self.give_back(owner)  # it was given while he was called away
             elif place in line:
                 line.remove(place)
                 if not line:
@@ -64,7 +71,8 @@ class Shares:
         self._free -= 1
         self._held[owner] = self.held(owner) + 1
 
-    def _give_back(self, owner: str) -> None:
+    def give_back(self, owner: str) -> None:
+        """Give back a place that was taken, to whose turn it is."""
         self._free += 1
         self._held[owner] -= 1
         if not self._held[owner]:

@@ -142,3 +142,13 @@ async def test_no_share_is_passed_and_no_place_is_lost(seed: int) -> None:
     assert all(not shares.held(f"o{number}") for number in range(6))
     assert done.total() >= 200 - len(away)
     assert all(task.cancelled() or task.exception() is None for task in tasks)
+
+
+async def test_a_place_that_is_free_is_had_at_once_and_one_that_is_not_is_not() -> None:
+    shares = Shares(2, 1)
+    assert shares.take_free("a")
+    assert not shares.take_free("a")  # more than its share
+    assert shares.take_free("b")
+    assert not shares.take_free("c")  # none is left
+    shares.give_back("a")
+    assert shares.take_free("c")
