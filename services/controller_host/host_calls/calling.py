@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, StatusCode
 
@@ -32,7 +31,7 @@ from trellis.kube.refusals import is_refused
 from trellis.kube.resources import Resource
 from trellis.kube.transport import HttpRequest
 from trellis.limits.token_bucket import TokenBucket
-from trellis.telemetry import Telemetry, get_logger
+from trellis.telemetry import Telemetry, get_logger, within
 
 MOST_REFUSALS: Final = 1000
 """Requests of one call of the guest that reach no server: what it does not pay for with time it pays for with this."""
@@ -86,10 +85,7 @@ class Calling:
             KubeError, NotLeading: it was refused, or nobody answered.
         """
         name = f"call {asked.op} {asked.kind}" if isinstance(asked, Verb) else "call event"
-        span = self.telemetry.tracer.start_span(
-            name, context=parent, attributes={"trellis.controller": account.controller}
-        )
-        with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+        with within(self.telemetry, name, parent, {"trellis.controller": account.controller}) as span:
             op = asked.op if isinstance(asked, Verb) else "event"
             try:
                 body = await self._do(account, asked)

@@ -27,7 +27,7 @@ from controller_host.scheduler.guests import Guests, Owner, Prepared
 from controller_host.state.progress import Past, Progress, Saved
 from controller_host.state.room import Room
 from controller_host.timings import Timings
-from trellis.telemetry import Telemetry, get_logger
+from trellis.telemetry import Telemetry, get_logger, within
 
 if TYPE_CHECKING:
     from controller_host.guest.instance import Instance
@@ -63,7 +63,7 @@ class Starting:
         began = time.perf_counter()
         instance = None
         telemetry = self.parts.telemetry
-        with telemetry.tracer.start_as_current_span("wake"):
+        with within(telemetry, "wake", None):
             try:
                 instance = self.parts.guests.wake(module, prepared.limits, self.calls, prepared.owner(self.uid))
             except (GuestFault, SnapshotLost) as error:

@@ -16,7 +16,7 @@ from typing import Final, Generic, TypeVar
 
 from opentelemetry import context as context_api
 from opentelemetry.context import Context
-from opentelemetry.trace import Link, Span, use_span
+from opentelemetry.trace import Link, Span, get_current_span, use_span
 from opentelemetry.util.types import AttributeValue
 
 from trellis.telemetry.service import Telemetry
@@ -58,6 +58,26 @@ def linked(
     """Begin the root span of work that no single trace is the cause of, with links to those that it is about."""
     with telemetry.tracer.start_as_current_span(
         name, context=Context(), attributes=dict(attributes), links=links_to(islice(to, MOST_LINKS))
+    ) as span:
+        yield span
+
+
+@contextmanager
+def within(
+    telemetry: Telemetry, name: str, above: Context | None, attributes: Mapping[str, AttributeValue] | None = None
+) -> Iterator[Span]:
+    """Begin the span of a part of what ``above`` has the span of (None: the current one), and make it the current one.
+
+    In a trace that is not recorded there is none: its id would be made for nobody. What is yielded takes attributes all
+    the same.
+    """
+    parent = get_current_span(above)
+    of = parent.get_span_context()
+    if of.is_valid and not of.trace_flags.sampled and not parent.is_recording():
+        yield parent
+        return
+    with telemetry.tracer.start_as_current_span(
+        name, context=above, attributes=attributes, record_exception=False, set_status_on_exception=False
     ) as span:
         yield span
 

@@ -8,7 +8,19 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from trellis.telemetry import Metrics, Stories, Telemetry, TraceContext, caused, current_trace, joined, linked, setup
+from trellis.telemetry import (
+    Metrics,
+    Stories,
+    Telemetry,
+    TraceContext,
+    caused,
+    context_from,
+    current_trace,
+    joined,
+    linked,
+    setup,
+    within,
+)
 from trellis.telemetry.stories import MERGED, MOST_STORIES
 from trellis.telemetry.timings import TelemetryTimings
 from trellis.telemetry.tracing import MOST_BESIDE
@@ -174,3 +186,27 @@ def test_what_no_trace_caused_is_a_root_that_leads_to_those_it_is_about(
     plan = named(spans.get_finished_spans(), "plan")
     assert plan.parent is None
     assert [link.context.trace_id for link in plan.links] == [1, 2]
+
+
+def test_a_part_of_recorded_work_has_a_span_and_is_part_of_its_trace(
+    telemetry: Telemetry, spans: InMemorySpanExporter
+) -> None:
+    with within(telemetry, "part", context_from(cause(3)), {"a": 1}) as span:
+        assert span.is_recording()
+    part = named(spans.get_finished_spans(), "part")
+    assert (trace_of(part), dict(part.attributes or {})) == (3, {"a": 1})
+
+
+def test_a_part_of_work_that_is_not_recorded_has_no_span_of_its_own(
+    telemetry: Telemetry, spans: InMemorySpanExporter
+) -> None:
+    with within(telemetry, "part", context_from(TraceContext(f"00-{3:032x}-{3:016x}-00"))) as span:
+        span.set_attribute("a", 1)
+    assert span.get_span_context().span_id == 3
+    assert not spans.get_finished_spans()
+
+
+def test_a_part_of_nothing_begins_a_trace(telemetry: Telemetry, spans: InMemorySpanExporter) -> None:
+    with within(telemetry, "part", None):
+        pass
+    assert named(spans.get_finished_spans(), "part").parent is None
