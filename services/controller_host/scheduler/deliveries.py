@@ -57,3 +57,12 @@ class Served:
     """Those that the guest may not be told of before the disk has taken note of them, and why that does not."""
     unwilling: str = ""
     """Why the controller says that it cannot start."""
+    to_disk: bool | None = None
+    """Whether the disk took it right after its calls; None: it was not brought there."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all was called for, by a guest that did not begin anew, and none of it wants another call at once."""
+        if self.cold or self.rest or self.later:
+            return False
+        return bool(self.done) and all(result.again is None or result.again > 0 for _, result in self.done)

@@ -15,13 +15,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from controller_host.domain.accounts import account_of
 from controller_host.domain.keys import ObjectKey
 from controller_host.domain.maxima import ABOVE_MAXIMUM, Acceptance, Maxima
 from controller_host.domain.residents import Residents
-from controller_host.domain.views import INVALID_SPEC, ControllerView, read_spec
+from controller_host.domain.views import INVALID_SPEC, ControllerView, Wanted, read_spec
 from controller_host.host_calls.calling import Calling, Calls
 from controller_host.module.fetching import Fetching, Question
 from controller_host.module.loading import EngineUnavailable
@@ -259,12 +260,14 @@ class Hosting:
         deliveries = await self.news.deliverable(one, now)
         if deliveries or starts:
             try:
-                served = await self.memory.in_pool(life.serve, deliveries)
+                served = await self.memory.in_pool(life.serve, deliveries, partial(self._leaves, one, wanted))
             except BaseException:
                 # A full disk perhaps. What became of it nobody knows: it is told twice rather than never.
                 one.agenda.put_back([delivery.turn for delivery in deliveries])
                 raise
             self.outcomes.take(one, served)
+            if served.to_disk is not None:
+                self.memory.suspended(one, taken=served.to_disk)
             if served.unwritten:
                 one.stopped = no_room(self.parts.room, "it is not called for objects that are new to it")
             self.news.look_again(one, deliveries)
@@ -277,6 +280,13 @@ class Hosting:
         if not one.pinned and idle:
             await self.memory.suspend(one)
         return self._next(one, wait)
+
+    def _leaves(self, one: Hosted, wanted: Wanted) -> bool:
+        """Return whether a guest that was called for all goes to disk at once; asked in its thread.
+
+        What changed meanwhile waits in its agenda, and has it stay: what comes later than this look has it woken.
+        """
+        return wanted.suspend_after == 0 and not len(one.agenda) and self.memory.may_suspend(one)
 
     def _until_next(self, one: Hosted) -> float | None:
         """Return the seconds until something is due for a controller."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -121,10 +121,16 @@ class Life:
         self._keep(prepared)
         return True
 
-    def serve(self, deliveries: Sequence[Delivery]) -> Served:
-        """Call for one after the other, until all are done, one ends the guest, or the slice of time is over."""
+    def serve(self, deliveries: Sequence[Delivery], leaves: Callable[[], bool] = lambda: False) -> Served:
+        """Call for one after the other, until all are done, one ends the guest, or the slice of time is over.
+
+        ``leaves``: asked here once nothing is left to call for: whether it goes to disk at once. A turn of the event
+        loop and of a thread for that alone would be most of what it costs.
+        """
         with self._lock:
             served = self._serve(deliveries)
+            if self.instance is not None and served.is_settled and leaves():
+                served.to_disk = self._suspend()
             self._weigh()
             return served
 
@@ -268,7 +274,7 @@ class Life:
 
     def _keep(self, prepared: Prepared) -> None:
         """Keep what is to run; what ``init`` is told, Secrets among it, only until that has been."""
-        told = self.instance is not None or self.snapshot
+        told = prepared.init and (self.instance is not None or self.snapshot)
         self.prepared = replace(prepared, init=b"") if told else prepared
 
     def _failed(self, served: Served, fault: GuestFault) -> None:

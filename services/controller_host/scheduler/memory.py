@@ -48,12 +48,20 @@ class Memory:
         context = contextvars.copy_context()
         return await asyncio.get_running_loop().run_in_executor(self.pool, lambda: context.run(work, *arguments))
 
+    def may_suspend(self, one: Hosted) -> bool:
+        """Return whether it is time to bring it to disk: nobody tries before who found that the disk is full."""
+        return not self.room.wait() and time.monotonic() >= one.not_to_disk_before
+
+    def suspended(self, one: Hosted, *, taken: bool) -> None:
+        """Take word of what the disk did that it was brought to."""
+        one.brought_to_disk(time.monotonic(), self.room.backoff, taken=taken)
+
     async def suspend(self, one: Hosted) -> None:
-        """Put it to disk, and what it has seen; nobody tries before it is time who found that the disk is full."""
-        if self.room.wait() or time.monotonic() < one.not_to_disk_before:
+        """Put it to disk, and what it has seen, if it is time to."""
+        if not self.may_suspend(one):
             return
         if one.life.instance is not None:
-            one.brought_to_disk(time.monotonic(), self.room.backoff, taken=await self.in_pool(one.life.suspend))
+            self.suspended(one, taken=await self.in_pool(one.life.suspend))
         elif one.life.marks.owed:
             await self.in_pool(one.life.settle)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -260,3 +261,71 @@ async def test_who_is_looked_at_is_not_who_was_called_last(world: World, recorde
         await world.until(lambda: world.hosting.residents.total <= 2500, "it fits")
         assert world.one("team-a/one").life.instance is None
         assert world.one("team-a/two").life.instance is not None
+
+
+async def test_a_call_and_its_way_to_disk_are_one_job_of_one_thread(
+    world: World, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.add("recorder")
+    async with world.running():
+        await world.at_rest()
+        jobs, submit = [], world.hosting.pool.submit
+
+        def counted(job: Any, *arguments: Any) -> Any:
+            jobs.append(job)
+            return submit(job, *arguments)
+
+        monkeypatch.setattr(world.hosting.pool, "submit", counted)
+        world.watches.put("a")
+        await world.until(lambda: len(recorder.told) == 1, "told of a")
+        await world.at_rest()
+        assert len(jobs) == 1
+        assert (world.one().life.instance, world.one().life.figures.suspends) == (None, 2)
+
+
+async def test_what_changes_while_a_guest_is_called_finds_it_in_memory(tmp_path: Path) -> None:
+    class Slow(Recorder):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inside, self.go_on = threading.Event(), threading.Event()
+
+        def answer(self, instance: FakeInstance, request: dict[str, Any]) -> dict[str, Any]:
+            self.inside.set()
+            self.go_on.wait(DEADLINE)
+            return super().answer(instance, request)
+
+    slow = Slow()
+    world = World(tmp_path, {b"slow": slow})
+    world.add("slow")
+    async with world.running():
+        await world.at_rest()
+        world.watches.put("a")
+        await world.until(slow.inside.is_set, "called for a")
+        world.watches.put("b")
+        slow.go_on.set()
+        await world.until(lambda: len(slow.told) == 2, "told of b")
+        await world.at_rest()
+        assert world.one().life.figures.wakes == 1
+        assert world.one().life.instance is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "stays"), [({"requeueAfter": 0}, True), ({"requeueAfter": 60}, False), ({"error": "no"}, False)]
+)
+async def test_who_wants_another_call_at_once_is_not_put_to_disk_before(
+    tmp_path: Path, answer: dict[str, Any], stays: bool
+) -> None:
+    class Asking(Recorder):
+        def answer(self, instance: FakeInstance, request: dict[str, Any]) -> dict[str, Any]:
+            return answer if len(self.told) == 1 else super().answer(instance, request)
+
+    asking = Asking()
+    world = World(tmp_path, {b"asking": asking})
+    world.add("asking")
+    async with world.running():
+        await world.at_rest()
+        world.watches.put("a")
+        await world.until(lambda: len(asking.told) == 1 + stays, "called as often as it wants to be")
+        await world.until(lambda: world.one().life.instance is None and not world.one().busy, "put to disk")
+        assert world.one().life.figures.wakes == 1
+        assert len(asking.told) == 1 + stays
