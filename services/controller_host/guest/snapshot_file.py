@@ -66,14 +66,16 @@ class Header:
 
 def read_header(descriptor: int) -> Header | None:
     """Return the header of a whole snapshot whose file is long enough; None for anything else."""
-    raw = os.pread(descriptor, CHECKSUMS_AT, 0)
+    raw = os.pread(descriptor, PAGE, 0)
     if len(raw) < _FIXED.size:
         return None
     (magic, form, state, generation, boot, run, identity, page, count, memory_bytes, clock, offset, note_bytes,
      pages_checksum, note_checksum) = _FIXED.unpack_from(raw)  # fmt: skip
     end = _FIXED.size + 8 * count
-    if (magic, form, state, page) != (_MAGIC, FORMAT, _WHOLE, PAGE) or end + 16 > len(raw):
+    if (magic, form, state, page) != (_MAGIC, FORMAT, _WHOLE, PAGE) or end + 16 > CHECKSUMS_AT:
         return None
+    if end + 16 > len(raw):  # few have so many globals: to read the room for all of them each time takes longer
+        raw = os.pread(descriptor, end + 16, 0)
     if xxhash.xxh3_128_digest(raw[:end]) != raw[end : end + 16]:
         return None
     if memory_bytes > _MOST_MEMORY or os.fstat(descriptor).st_size < MEMORY_AT + memory_bytes:

@@ -271,3 +271,18 @@ def test_a_kill_at_any_moment_never_leaves_a_torn_state(tmp_path: Path) -> None:
         child.stdout.close()
         numbers = survived(directory)
         assert numbers is None or len(numbers) == 1
+
+
+def test_a_header_of_more_globals_than_a_page_has_room_for_is_read_whole(tmp_path: Path) -> None:
+    values = tuple(range(1000))
+    header = snapshot_file.Header(1, b"b" * 16, b"r" * 16, b"i" * 32, PAGE, 2, 3, values, b"p" * 16, 0, b"n" * 16)
+    path = tmp_path / "many"
+    path.write_bytes(header.pack())
+    os.truncate(path, snapshot_file.MEMORY_AT + PAGE)
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        assert snapshot_file.read_header(descriptor) == header
+        os.pwrite(descriptor, b"x", PAGE + 1000)
+        assert snapshot_file.read_header(descriptor) is None
+    finally:
+        os.close(descriptor)
