@@ -119,8 +119,10 @@ class Progress(Database):
                 for key, mark in past.marks.items()
                 if mark.version or mark.due is not None
             ]
-            base.executemany("DELETE FROM done WHERE uid = ? AND key = ?", gone)
-            base.executemany("INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?)", held)
+            if gone:
+                base.executemany("DELETE FROM done WHERE uid = ? AND key = ?", gone)
+            if held:
+                base.executemany("INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?)", held)
             row = (uid, past.sha256, past.config, past.token)
             base.execute("INSERT OR REPLACE INTO controllers VALUES (?, ?, ?, ?)", row)
             # What a former version saved is in this snapshot now, if it is anywhere.
