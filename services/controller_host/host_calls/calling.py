@@ -9,9 +9,10 @@ least of all, gets into a log or a span.
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -197,8 +198,9 @@ class Calls:
         if self._calling.stopped:
             raise _stopping()
         work = self._calling.do(self._account, asked, self._parent)
+        future: Future[bytes] = Future()
         try:
-            future = asyncio.run_coroutine_threadsafe(work, self._calling.loop)
+            self._calling.loop.call_soon_threadsafe(_begin, work, future)
         except RuntimeError:  # the loop is closed
             work.close()
             raise _stopping() from None
@@ -207,10 +209,40 @@ class Calls:
         except TimeoutError:
             future.cancel()
             raise CallRefused("Timeout", f"no answer within {seconds:.0f} s") from None
-        except (concurrent.futures.CancelledError, NotLeading):
+        except (CancelledError, NotLeading):
             raise _stopping() from None
         except AnswerTooLarge:
             raise calls.too_large(f"more than {MOST_BYTES} bytes") from None
+
+
+def _begin(work: Coroutine[object, object, bytes], future: Future[bytes]) -> None:
+    """Begin work for a thread that waits for its future; once that is cancelled, so is the work.
+
+    The work sets the future itself. ``run_coroutine_threadsafe`` does that in the turn of the event loop after its end.
+    """
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(_do_into(future, work))
+
+    def end(given_up: Future[bytes]) -> None:
+        if given_up.cancelled():
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(task.cancel)
+
+    future.add_done_callback(end)
+
+
+async def _do_into(future: Future[bytes], work: Coroutine[object, object, bytes]) -> None:
+    try:
+        found = await work
+    except asyncio.CancelledError:
+        future.cancel()
+        raise
+    except Exception as error:  # noqa: BLE001 - it is raised where it is waited for
+        if future.set_running_or_notify_cancel():
+            future.set_exception(error)
+    else:
+        if future.set_running_or_notify_cancel():  # else nobody waits any more
+            future.set_result(found)
 
 
 def _stopping() -> CallRefused:

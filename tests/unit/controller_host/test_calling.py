@@ -129,15 +129,29 @@ async def test_an_answer_beyond_the_limit_is_too_large(world: World) -> None:
 
 
 async def test_a_server_that_does_not_answer_is_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(request=0.05, late=0.05)
+    world, ended = World(request=0.05, late=0.05), asyncio.Event()
 
     async def never(*_: object, **__: object) -> bytes:
-        await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
         raise AssertionError
 
     monkeypatch.setattr(world.kube, "ask", never)
     found = await world.ask(op="get", **PLACE, name="a")
     assert (found["error"]["code"], found["error"]["reason"]) == (0, "Timeout")
+    async with asyncio.timeout(5):
+        await ended.wait()  # nothing of it goes on
+
+
+async def test_a_request_that_ends_with_the_host_is_answered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def cancelled(*_: object, **__: object) -> bytes:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(world.kube, "ask", cancelled)
+    found = await world.ask(op="get", **PLACE, name="a")
+    assert (found["error"]["code"], found["error"]["reason"]) == (0, "Unavailable")
 
 
 async def test_a_call_that_waited_long_enough_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
