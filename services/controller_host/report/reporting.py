@@ -65,6 +65,8 @@ class _Told:
     facts_at: float = 0.0
     traps_at: float = field(default=-math.inf)
     fault: tuple[str, str] = ("", "")
+    standing: tuple[object, ...] = ()
+    """What ``status`` says all of, its figures apart; () while that is not known."""
     turns: dict[bool, float] = field(default_factory=dict)
     """When its turn to be written is, as an urgent change and as figures: all that wait would else ask all the time."""
     changes: TokenBucket = field(default_factory=lambda: TokenBucket(CHANGES_PER_SECOND, CHANGES_AT_ONCE))
@@ -105,11 +107,21 @@ class Reporting:
     def changed(self, one: Hosted) -> None:
         """Take word that something happened: it is told now if it is news, else with the next figures."""
         told = self._told.get(one.key)
-        if told is None or told.uid != one.view.uid or is_urgent(patch_of(told.status, self._status(one, told))):
+        if told is None or told.uid != one.view.uid or self._is_news(one, told):
             self.add(one.key)
         elif not told.due:
             told.due = True
             self.add_after(one.key, max(0.0, told.at + self.timings.figures - time.monotonic()))
+
+    def _is_news(self, one: Hosted, told: _Told) -> bool:
+        """Return whether more than figures is to be told. After most calls nothing else has changed since the last."""
+        standing = standing_of(one, self.not_watched(one))
+        if standing == told.standing:
+            return False
+        if is_urgent(patch_of(told.status, self._status(one, told))):
+            return True
+        told.standing = standing
+        return False
 
     def faulted(self, one: Hosted) -> None:
         """Take word of a fault: an Event is recorded at the first of its kind."""
@@ -169,7 +181,7 @@ class Reporting:
             return None
         except Conflict:
             return self.timings.conflict
-        told.status, told.at = written.get("status") or {}, now
+        told.status, told.standing, told.at = written.get("status") or {}, (), now
         if urgent:
             told.changes.take(now)
         self.informer.wrote(written, view)
@@ -228,6 +240,13 @@ class Reporting:
     def _status(self, one: Hosted, told: _Told) -> Status:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return status_of(seen_of(one, self.not_watched(one), told.before), told.status, now)
+
+
+def standing_of(one: Hosted, not_watched: Trouble | None) -> tuple[object, ...]:
+    """Return all of how a controller fares that its status says otherwise than in figures."""
+    paused = one.wanted is not None and one.wanted.paused
+    conditions = (one.ready, one.refused, one.stopped, not_watched, paused, one.fetching is not None)
+    return (one.view.generation, one.module, bool(one.agenda.failing), *conditions)
 
 
 def seen_of(one: Hosted, not_watched: Trouble | None, before: Before) -> Seen:

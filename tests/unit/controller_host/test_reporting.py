@@ -12,7 +12,8 @@ import pytest
 from controller_host.domain.accounts import Account
 from controller_host.domain.views import read_spec, view_controller
 from controller_host.host_calls.calling import Calling, Calls
-from controller_host.report.reporting import Reporting
+from controller_host.report.reporting import Reporting, seen_of, standing_of
+from controller_host.report.status import Before, is_urgent, patch_of, status_of
 from controller_host.scheduler.hosted import Fault, Hosted, Trouble
 from controller_host.scheduler.lifecycle import Life
 from controller_host.scheduler.starting import Parts
@@ -250,3 +251,52 @@ async def test_the_next_process_writes_nothing_until_something_happens_and_count
     await then.reporting.run(KEY, None)
     assert then.patches == 2
     assert then.status == written | {"calls": 8, "snapshotBytes": 8192}
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "another generation": {"generation": 2},
+    "it is not ready": {"ready": False},
+    "it is refused": {"refused": Trouble("NotWasm", "no")},
+    "it is stopped": {"stopped": Trouble("Trapped", "unreachable")},
+    "it is fetched": {"fetching": 1.0, "ready": False},
+    "another module": {"module": KnownModule("cd" * 32, 1, 7)},
+    "it has a fault": {"fault": Fault("Trapped", "unreachable", "2026-11-22T10:00:00Z")},
+    "it is in use": {"used_at": 1.0},
+    "a key fails": {"fails": True},
+    "it was called": {"calls": 7},
+    "it takes memory": {"resident_bytes": 7},
+}
+
+
+def change(one: Hosted, name: str, value: Any) -> None:
+    if name == "generation":
+        one.view = replace(one.view, generation=value)
+    elif name == "fails":
+        one.agenda.failed(None, 0.0)  # type: ignore[arg-type]
+    else:
+        setattr(one if hasattr(one, name) else one.life.figures, name, value)
+
+
+@pytest.mark.parametrize("what", CHANGES)
+async def test_what_is_worth_a_write_at_once_is_part_of_how_it_stands(world: World, what: str) -> None:
+    before = standing_of(world.one, None)
+    written = status_of(seen_of(world.one, None, Before()), {}, "2026-11-22T10:00:00Z")
+    for name, value in CHANGES[what].items():
+        change(world.one, name, value)
+    status = status_of(seen_of(world.one, None, Before()), written, "2026-11-22T11:00:00Z")
+    assert is_urgent(patch_of(written, status)) == (standing_of(world.one, None) != before)
+
+
+async def test_what_stands_as_it_was_written_is_news_again_once_it_does_not(world: World) -> None:
+    await world.reporting.run(KEY, None)
+    for _ in range(3):
+        world.one.life.figures.calls += 1
+        world.reporting.changed(world.one)
+    assert (world.added, len(world.later)) == ([], 1)
+    world.one.stopped = Trouble("Trapped", "unreachable")
+    world.reporting.changed(world.one)
+    assert world.added == [KEY]
+    await world.reporting.run(KEY, None)
+    world.one.stopped = None
+    world.reporting.changed(world.one)
+    assert world.added == [KEY, KEY]
