@@ -103,6 +103,7 @@ bench: install ## Every benchmark, printed with the machine it ran on
 	@$(BIN)/python bench/controllers/policies.py
 	@$(BIN)/python bench/controllers/neighbours.py
 	@$(BIN)/python bench/real_node.py
+	@$(BIN)/python bench/installation.py
 	@$(BIN)/python bench/storage.py
 	@$(BIN)/python bench/plan.py
 	@$(BIN)/python bench/kube_client.py
