@@ -181,8 +181,9 @@ class Reader:
                 if start == _LIST_STARTS - 1:
                     raise
             finally:
-                following.cancel()
-                await asyncio.wait({following})
+                if not following.done():
+                    following.cancel()
+                    await asyncio.wait({following})
                 _ = following.cancelled() or following.exception()  # else asyncio logs one that nobody awaited
 
     @asynccontextmanager

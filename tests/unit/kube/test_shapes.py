@@ -154,3 +154,14 @@ async def test_a_list_that_nobody_reads_on_leaves_no_request_behind(kube: FakeKu
     async with aclosing(kube.pages(Selection(CONFIGMAPS, "default"), limit=1)) as pages:
         await anext(pages)
     assert asyncio.all_tasks() <= before
+
+
+async def test_the_last_page_ends_the_list_in_the_same_turn_of_the_event_loop(kube: FakeKube) -> None:
+    """What a list recovers is recovered when its objects are seen."""
+    kube.put(CONFIGMAPS, configmap("default", "a"))
+    turns: list[int] = []
+    loop = asyncio.get_running_loop()
+    async for page in kube.pages(Selection(CONFIGMAPS, "default")):
+        assert page.items
+        loop.call_soon(turns.append, 1)
+    assert turns == []
