@@ -66,6 +66,15 @@ WRITES: Final = (
 
 INFORMERS: Final = (
     Break(
+        "an answer that does not fit a shape is refused",
+        "ADR 103: what does not fit the type is decoded whole",
+        "trellis",
+        "parse",
+        "contextlib.suppress(ValueError)",
+        "contextlib.nullcontext()",
+        "tests/unit/kube/test_shapes.py::test_what_does_not_fit_is_decoded_whole",
+    ),
+    Break(
         "a list that was refused counts as known",
         "architecture: nothing is destroyed on silence",
         "trellis",
