@@ -7,7 +7,6 @@ without leave of the breaker; a lost bus keeps nothing else from being done.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
@@ -80,7 +79,8 @@ class Effects:
             if isinstance(action, DeleteJob) and (unsaid or refused):
                 continue
             try:
-                await self._one(action)
+                if (wait := await self._one(action)) is not None:
+                    again.append(wait)
             except BusUnavailable:
                 unsaid = True  # the bus itself warns of its outage, once
             except FactRefused as error:
@@ -125,10 +125,11 @@ class Effects:
         elif self.cache.refusal_ended(action.node.uid):
             self.plan_soon()
 
-    async def _one(self, action: Step) -> None:
+    async def _one(self, action: Step) -> float | None:
+        """Carry out one action; returns the seconds until it is worth looking whether it can be carried out."""
         match action:
             case CreateJob():
-                await self._create(action)
+                return await self._create(action)
             case DeleteJob():
                 await self._delete(action)
             case EndJob():
@@ -147,15 +148,16 @@ class Effects:
                 await self.proof.apply(action)
             case _:
                 assert_never(action)
+        return None
 
-    async def _create(self, action: CreateJob) -> None:
+    async def _create(self, action: CreateJob) -> float | None:
         node, task = action.node, action.task
         names_of = (node.name, node.uid, task.digest, task.operation, action.attempt)
         job = names.installer_job_name(*names_of)
         what = (task.target.digest, action.attempt)
         if (noted := self.cache.job_begins(node.uid, what, job)) is None:
             _log.info("the slot went to another node, or is about to", node=node.name, attempt=action.attempt)
-            return
+            return None
         waited = self.kube.now() - noted.waiting_since if noted.waiting_since is not None else 0.0
         with self.telemetry.tracer.start_as_current_span(
             "create installer job",
@@ -166,11 +168,16 @@ class Effects:
             manifest = make_installer_job(
                 self.cache.installer, node, task, action.attempt, trace.traceparent if trace else None
             )
-            # Our own, from a create whose answer got lost, or one that is being deleted: the watch tells.
-            with contextlib.suppress(AlreadyExists):
+            try:
                 await self._take(node, manifest, what)
+            except AlreadyExists:
+                # The watch shows our own, from a create whose answer got lost. It shows none that admission took the
+                # marks from: that one is being deleted.
+                self.cache.job_created(job)
+                return self.cache.timings.nodes.name_taken
         self.cache.job_created(job)
         _log.info("installer job created", node=node.name, job=job, attempt=action.attempt)
+        return None
 
     async def _take(self, node: NodeView, manifest: Manifest, what: tuple[str, int]) -> None:
         """Have the API server take a Job; that it is refused is told on the Node, and tried again.

@@ -25,6 +25,8 @@ class NodeTimings:
     """Between two rounds of evictions of the pods that run with such a Shim."""
     pod_left: float = 5.0
     """For which a slot is given back while a pod of an earlier Job has not ended."""
+    name_taken: float = 2.0
+    """Between two tries to create a Job whose name a Job has that no watch shows."""
     clear: float = 4.0
     """How long a Job stays after its end: deleting it and its pod costs the API server as much as making the next."""
     record: float = 2.0

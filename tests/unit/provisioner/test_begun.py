@@ -68,8 +68,8 @@ class Provisioner:
     def count(self) -> None:
         self.ended += 1
 
-    async def make(self) -> None:
-        await self.effects.apply([CreateJob(self.node, Task(Target(((KWASM, DIGEST),))), SLOT.attempt)])
+    async def make(self) -> float | None:
+        return await self.effects.apply([CreateJob(self.node, Task(Target(((KWASM, DIGEST),))), SLOT.attempt)])
 
     @property
     def jobs(self) -> list[str]:
@@ -153,6 +153,17 @@ async def test_a_node_keeps_its_slot_while_its_job_is_on_its_way(provisioner: Pr
     assert seen == [{provisioner.node.uid: SLOT}]
     assert provisioner.cache.job_begins(provisioner.node.uid, (DIGEST, 1), "its-job")
     assert Gather(provisioner.kube, provisioner.cache).world().begun == {provisioner.node.uid: SLOT}
+
+
+async def test_a_name_that_a_job_has_which_no_watch_shows_is_tried_again(provisioner: Provisioner) -> None:
+    """Admission took the marks from that one, so it is deleted, and holds the name until its pods are gone."""
+    assert await provisioner.make() is None
+    [job] = provisioner.kube.objects(JOBS)
+    assert await provisioner.make() == provisioner.cache.timings.nodes.name_taken
+    provisioner.kube.remove(JOBS, job["metadata"]["name"], job["metadata"]["namespace"])
+    await provisioner.effects.find_begun("node-1")
+    assert await provisioner.make() is None
+    assert len(provisioner.jobs) == 1
 
 
 @pytest.mark.parametrize("arrived", [True, False])

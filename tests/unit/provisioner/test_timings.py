@@ -28,6 +28,7 @@ def test_the_production_timings_are_these() -> None:
             "in_use": 60,
             "drain": 5,
             "pod_left": 5,
+            "name_taken": 2,
             "clear": 4,
             "record": 2,
         },
