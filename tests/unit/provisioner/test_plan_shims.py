@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from provisioner.domain.plan import Plan, World, begun_of, plan
@@ -259,6 +259,7 @@ sizes = st.one_of(st.none(), st.integers(1, 5).map(str), st.integers(1, 100).map
     worlds=st.lists(st.tuples(digests, digests, st.sampled_from([None, *JobState]), st.booleans()), max_size=20),
     limits=st.dictionaries(shim_names, st.builds(at_most, sizes, st.integers(0, 3)), max_size=3),
 )
+@example(worlds=[({}, {"spin": "1"}, None, False)] * 3, limits={"spin": at_most("1")})
 def test_no_plan_ever_exceeds_the_limit_of_any_shim(
     worlds: list[tuple[dict[str, str], dict[str, str], JobState | None, bool]], limits: dict[str, ShimLimits]
 ) -> None:
