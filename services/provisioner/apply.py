@@ -145,7 +145,7 @@ class Effects:
             case EvictPod():
                 await self._evict(action)
             case CreateCanary() | DeleteCanary() | ProveJob() | CreateUndo():
-                await self.proof.apply(action)
+                return await self.proof.apply(action)
             case _:
                 assert_never(action)
         return None

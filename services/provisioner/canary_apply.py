@@ -33,8 +33,8 @@ class ProofEffects:
     cache: Cache
     telemetry: Telemetry
 
-    async def apply(self, action: CreateCanary | DeleteCanary | ProveJob | CreateUndo) -> None:
-        """Carry out one action.
+    async def apply(self, action: CreateCanary | DeleteCanary | ProveJob | CreateUndo) -> float | None:
+        """Carry out one action; returns the seconds until it is worth looking whether it can be carried out.
 
         Raises:
             KubeError: a write was refused or not answered.
@@ -47,9 +47,10 @@ class ProofEffects:
             case ProveJob():
                 await self._prove(action)
             case CreateUndo():
-                await self._take_back(action)
+                return await self._take_back(action)
             case _:
                 assert_never(action)
+        return None
 
     async def _begin(self, action: CreateCanary) -> None:
         """Make a canary pod, and the RuntimeClass it needs."""
@@ -77,7 +78,7 @@ class ProofEffects:
         await self.kube.merge_patch(JOBS, job.name, patch, job.namespace, field_manager=names.FIELD_MANAGER_PROVISIONER)
         _log.info("installer job proved", node=job.node, job=job.name, proof=action.proof.value)
 
-    async def _take_back(self, action: CreateUndo) -> None:
+    async def _take_back(self, action: CreateUndo) -> float | None:
         """Make the Job that takes back what another did."""
         job, task = action.job, action.task
         with self.telemetry.tracer.start_as_current_span(
@@ -87,9 +88,12 @@ class ProofEffects:
             manifest = make_installer_job(
                 self.cache.installer, action.node, task, job.attempt, trace.traceparent if trace else None
             )
-            with contextlib.suppress(AlreadyExists):
+            try:
                 await create_job(self.kube, manifest)
+            except AlreadyExists:  # ours, which the watch shows, or one without marks that no watch shows
+                return self.cache.timings.nodes.name_taken
         _log.warning("taking back what did not prove itself", node=job.node, shims=task.blamed, why=task.why)
+        return None
 
     async def _ensure_class(self, canary: Canary) -> None:
         name = class_of(canary)
