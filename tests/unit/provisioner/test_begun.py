@@ -12,7 +12,7 @@ import pytest
 from provisioner.apply import Effects
 from provisioner.cache import Cache
 from provisioner.canary_apply import ProofEffects
-from provisioner.domain.actions import CreateJob, DeleteJob
+from provisioner.domain.actions import CreateJob, CreateUndo, DeleteJob
 from provisioner.domain.decide import decide
 from provisioner.domain.doubts import NOTHING
 from provisioner.domain.plan import Plan, plan
@@ -163,6 +163,14 @@ async def test_a_name_that_a_job_has_which_no_watch_shows_is_tried_again(provisi
     provisioner.kube.remove(JOBS, job["metadata"]["name"], job["metadata"]["namespace"])
     await provisioner.effects.find_begun("node-1")
     assert await provisioner.make() is None
+    assert len(provisioner.jobs) == 1
+
+
+async def test_the_name_of_an_undoing_job_that_no_watch_shows_is_tried_again(provisioner: Provisioner) -> None:
+    task = Task(Target(((KWASM, DIGEST),)))
+    undo = CreateUndo(provisioner.node, a_job(provisioner.node), task, Reason.UNPROVED)
+    assert await provisioner.effects.apply([undo]) is None
+    assert await provisioner.effects.apply([undo]) == provisioner.cache.timings.nodes.name_taken
     assert len(provisioner.jobs) == 1
 
 
