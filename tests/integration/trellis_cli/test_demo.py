@@ -64,18 +64,17 @@ def test_the_demo_provisions_nodes_shows_them_and_a_trace_and_leaves_nothing(mac
     assert re.search(r"^node-0000 +In +Ready +job ", out, re.MULTILINE), out
     assert re.search(r"^1 \D+, 2 \D+$", out, re.MULTILINE), out
     assert re.search(r"^trace [0-9a-f]{32} of node-0000", out, re.MULTILINE)
-    order = [
-        "node-watcher +publish node.opted_in",
-        "provisioner +[│├└ ]+receive node.opted_in",
-        "provisioner +[│├└ ]+reconcile jobs node-0000",
-        "kubernetes CREATE jobs",
-        "publish provision.succeeded",
-        "publish node.ready",
+    # node.opted_in is not asked for: provisioner watches nodes, too, and on a busy machine its run begins first.
+    spans = [
+        "provisioner +reconcile jobs node-0000",
+        "provisioner +kubernetes CREATE jobs",
+        "provisioner +publish provision.succeeded",
+        "node-watcher +publish node.ready",
     ]
-    flat = re.sub(r"(?m)(watcher +)[│├└ ]+", r"\1", out)
-    positions = [match.start() if (match := re.search(text, flat)) else -1 for text in order]
-    assert -1 not in positions, list(zip(order, positions, strict=True))
-    assert positions[:4] == sorted(positions[:4])
+    tree = re.sub(r"[│├└]", " ", out)
+    at = [match.start() if (match := re.search(text, tree)) else -1 for text in spans]
+    assert -1 not in at, out
+    assert at[:3] == sorted(at[:3]), out
     assert re.search(r"^1 \D+ [0-9.]+ s, \D+ 1 \D+$", out, re.MULTILINE), out
     assert "\x1b" not in out + err, "no cursor is moved where there is no terminal"
     assert re.search(r"node\.ready +node-0000 +node_watcher", err), err
