@@ -150,7 +150,7 @@ def main() -> int:
             "TRELLIS_KUBECONFIG": str(info.kubeconfig),
             "TRELLIS_NATS_URL": info.nats_url,
             "TRELLIS_HEALTH_PORT": "0",
-            "TRELLIS_SOURCES_SECONDS": str(QUIET_SECONDS / 2),
+            "TRELLIS_SOURCES_INTERVAL": str(QUIET_SECONDS / 2),
         }
         with process([sys.executable, "-m", "host_manager"], environment) as running:
             create(api, "first")

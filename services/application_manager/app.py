@@ -91,7 +91,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     tombstones = Tombstones(kube, settings.namespace)
     gather = Gather(
         *(kube, cache, tombstones, lambda: watches.groups.known, lambda: watches.applications.known),
-        *(settings.let_go, timings),
+        *(settings.remove_finalizers, timings),
     )
     effects = Effects(kube, recorder, cache, watches.applications, tombstones, breaker, timings)
     rights = MissingRights(base.health, remedy)
@@ -106,8 +106,8 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     def noted_lattice(mark: str) -> AbstractContextManager[None]:
         return rights.noted(f"lattice {mark}")
 
-    follow_groups = GroupLattices(kube, cache.groups_to_follow, follow, noted_lattice, settings.sources_seconds)
-    tell = TellGroups(kube, cache, rights, settings.let_go, timings)
+    follow_groups = GroupLattices(kube, cache.groups_to_follow, follow, noted_lattice, settings.sources_interval)
+    tell = TellGroups(kube, cache, rights, settings.remove_finalizers, timings)
     refused = Refusals(queue, noted(base.health))
     refused_lattices = Refusals(lattices, noted(base.health, f"{WRITE_REFUSED}, lattices"))
     refused_groups = Refusals(groups, noted(base.health, f"{WRITE_REFUSED}, groups"))

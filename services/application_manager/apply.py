@@ -164,7 +164,7 @@ class Effects:
         assert base is not None  # decided so
         await self.tombstones.bury(Tombstone(lattice, view.application, base.bucket, revision))
         message = f"{reason}: wadm's lattice {lattice} keeps application {view.application}; remove it there with wash"
-        await self.event(view, "LetGo", message)
+        await self.event(view, "FinalizerRemoved", message)
         _log.warning("an Application was let go", application=view.key, lattice=lattice, reason=reason)
 
     async def _finalizers(self, view: ApplicationView, wanted: list[str]) -> Manifest:
@@ -295,7 +295,7 @@ class Effects:
 
     async def _without_version(self, view: ApplicationView) -> None:
         """Take what wadm calls its version from an object that has something else now, and the mark that we wrote."""
-        gone = {"annotations": dict.fromkeys((VERSION, names.ANNOTATION_WRITTEN))}
+        gone = {"annotations": dict.fromkeys((VERSION, names.ANNOTATION_LAST_SYNCED))}
         patch = {"metadata": {"uid": view.uid, "resourceVersion": view.resource_version} | gone}
         written = await self.kube.merge_patch(
             APPLICATIONS, view.name, patch, view.namespace, field_manager=names.FIELD_MANAGER_WADM

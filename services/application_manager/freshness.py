@@ -39,9 +39,9 @@ def verdict_of(store: ModelStore | None, owner: str | None, *, ours: bool) -> Ve
     if store is None:
         return Verdict("Unknown", "NotFollowed", "the lattice is not followed yet")
     if store.synced_at is None:
-        return Verdict("Unknown", "WadmAway", f"applications are shown as they were: {store.why}")
+        return Verdict("Unknown", "WadmUnavailable", f"applications are shown as they were: {store.why}")
     if store.silent:
-        return Verdict("Unknown", "WadmAway", f"what wadm last said may be old: {store.silent}")
+        return Verdict("Unknown", "WadmUnavailable", f"what wadm last said may be old: {store.silent}")
     if owner is None:
         return Verdict("Unknown", "OwnerUnknown", "it is not known yet which cluster keeps the lattice's applications")
     if not ours:
@@ -72,12 +72,12 @@ def with_condition(conditions: list[Manifest], said: Verdict | None, now: str) -
 
 @dataclass(frozen=True, slots=True)
 class TellGroups:
-    """One run of a lattice's mark. ``let_go``: nobody will keep what is said up to date, so it is taken away."""
+    """One run of a lattice's mark. ``remove_finalizers``: the condition is removed, as it will not be updated again."""
 
     kube: Kube
     cache: Cache
     rights: MissingRights
-    let_go: bool = False
+    remove_finalizers: bool = False
     timings: Timings = Timings()
 
     async def run(self, mark: str, trace: TraceContext | None) -> float | None:
@@ -91,7 +91,7 @@ class TellGroups:
             return await self._run(mark)
 
     async def _run(self, mark: str) -> float | None:
-        if self.let_go:
+        if self.remove_finalizers:
             return await self._tell_all(mark, None)
         if not self._groups(mark):
             self.cache.outage_over(mark)  # a group that names the lattice later gets the whole delay again

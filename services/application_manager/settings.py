@@ -15,10 +15,10 @@ class Settings(ServiceSettings):
 
     service: ClassVar[str] = APPLICATION_MANAGER
 
-    sources_seconds: Annotated[Seconds, Field(gt=0)] = Field(
+    sources_interval: Annotated[Seconds, Field(gt=0)] = Field(
         default=60.0, description="how often the Secrets that a group of hosts names are looked at for changes"
     )
-    let_go: bool = Field(
+    remove_finalizers: bool = Field(
         default=False,
         description="take the finalizer from every Application, and do nothing else: before the service is uninstalled",
     )

@@ -83,7 +83,7 @@ class Console:
         """Serve until ``stop`` is set."""
         bind_service(self.name)
         self.together.has_read(self.name)  # it holds up nobody: it reads when somebody looks
-        grace = Grace(self.settings.grace_seconds)
+        grace = Grace(self.settings.shutdown_grace_period)
         kube = self._kube or await Kube.connect(
             Access(self.settings.kubeconfig, self.settings.context, without_identity=self._proxy is None),
             telemetry=self._telemetry,
@@ -101,7 +101,7 @@ class Console:
         settings, timings, feed, cluster = self.settings, self._timings, Feed(), self._cluster_name()
         parts = parts_of(Place(settings.namespace, settings.installer_namespace))
         connect, most = _connector(kube, self._proxy), settings.console_viewers
-        sessions = Sessions(settings.console_session_seconds, timings=timings)
+        sessions = Sessions(settings.console_session_ttl, timings=timings)
         lobby = Lobby(connect, parts, most, cluster, self._telemetry, lost=sessions.end_all_of, timings=timings)
         link = Link(settings.nats_url, settings.nats_credentials, cluster, feed, self.health, timings=timings)
         doors = Doors(

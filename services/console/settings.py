@@ -75,7 +75,7 @@ class Settings(ServiceSettings):
     )
     console_tls_cert_file: OwnFile | None = Field(default=None, description="certificate (PEM) of the console's port")
     console_tls_key_file: OwnFile | None = Field(default=None, description="its key")
-    console_session_seconds: Annotated[Seconds, Field(gt=0)] = Field(
+    console_session_ttl: Annotated[Seconds, Field(gt=0)] = Field(
         default=8 * 3600.0, description="after so long a viewer has to give his token again"
     )
     console_viewers: int = Field(

@@ -168,7 +168,7 @@ def compose(
         pool=disk.pool,
         residents=Residents(settings.controller_memory_budget),
         views=informer.objects,
-        sources_seconds=settings.sources_seconds,
+        sources_interval=settings.sources_interval,
         wake=controllers.add,
         acceptance=Acceptance(maxima_of(settings)),
         places=Places(settings.controller_threads),

@@ -121,7 +121,7 @@ class Settings(ServiceSettings):
     controller_compile_cpu: Annotated[Seconds, Field(ge=1)] = Field(
         default=120.0, description="processor time that compiling one module may take; what takes more is refused"
     )
-    sources_seconds: Annotated[Seconds, Field(gt=0)] = Field(
+    sources_interval: Annotated[Seconds, Field(gt=0)] = Field(
         default=60.0,
         description="how often ConfigMaps and Secrets that a controller refers to, and modules without a checksum, are "
         "looked at for changes",

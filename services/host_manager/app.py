@@ -95,7 +95,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     leave = Leave(groups, Deletions(kube, defined, timings.deletions), breaker)
     rights = MissingRights(base.health, Advice(settings).remedy)
     stories: Stories[str] = Stories(telemetry)
-    reconcile = Reconcile(known, effects, bus, stories, settings.sources_seconds, watches.knows, rights, leave)
+    reconcile = Reconcile(known, effects, bus, stories, settings.sources_interval, watches.knows, rights, leave)
     follow = FollowPods(known, bus, stories, watches.knows)
     changed = FollowSecrets(known.changes, groups, lambda key, trace: queue.add(key, trace=trace), timings)
     refusals = Refusals(queue, noted(base.health), timings.refusals)

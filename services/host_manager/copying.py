@@ -64,6 +64,6 @@ class Copying:
                 )
                 return
             else:
-                counter = self.telemetry.metrics.lattice_copies_total
+                counter = self.telemetry.metrics.lattice_forwarded_events_total
                 counter.labels(HOST_MANAGER, event.lattice, event.event).inc()
                 return

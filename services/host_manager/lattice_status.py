@@ -22,7 +22,7 @@ from host_manager.lattice import Report, has_been_ready, reports_of
 from trellis.lattice.domain.hosts import Sighting, Unit
 from trellis.lattice.domain.models import Model
 
-REPORTED: Final = "HostsReported"
+REPORTED: Final = "HostsReporting"
 APPLICATIONS: Final = "ApplicationsKnown"
 HOSTS_SHOWN: Final = 500
 """Of a lattice, and of a group's pods: an object has to stay well below the 1.5 MiB that etcd takes."""
@@ -72,10 +72,10 @@ def make_conditions(snapshot: Snapshot, shown: Mapping[str, Any]) -> list[Said]:
         return [_as_it_was(snapshot, kind) for kind in (REPORTED, APPLICATIONS)]
     if view.linked_since is None:
         why = f"the lattice's NATS cannot be heard: {view.why}; nothing is taken away because of that"
-        return [(kind, "Unknown", "LatticeAway", why) for kind in (REPORTED, APPLICATIONS)]
-    wadm: Said = (APPLICATIONS, "True", "AsExpected", _left_out(shown, "apps", len(view.models or ())))
+        return [(kind, "Unknown", "LatticeUnreachable", why) for kind in (REPORTED, APPLICATIONS)]
+    wadm: Said = (APPLICATIONS, "True", "Healthy", _left_out(shown, "apps", len(view.models or ())))
     if view.models_why:
-        wadm = (APPLICATIONS, "Unknown", "WadmAway", view.models_why)
+        wadm = (APPLICATIONS, "Unknown", "WadmUnavailable", view.models_why)
     kind, status, reason, message = _reported(snapshot)
     left_out = _left_out(shown, "latticeHosts", len(view.hosts), more=view.refused)
     return [(kind, status, reason, "; ".join(part for part in (message, left_out) if part)), wadm]
@@ -141,18 +141,18 @@ def _reported(snapshot: Snapshot) -> Said:
             f" and {len(silent) - _PODS_NAMED} more" * (len(silent) > _PODS_NAMED)
         )
         message = f"no heartbeat for 70 s of the host in pod {named}: see its log, or set hostRecycling: OneAtATime"
-        return REPORTED, "False", "HostsSilent", message
+        return REPORTED, "False", "HeartbeatMissing", message
     untold = [pod for pod in ready if not pod.tells]
     if untold:
         message = (
             f"which host runs in which pod is told from template revision 2 on, which {len(untold)} pods do not have: "
             "see latticeHosts for all hosts"
         )
-        return REPORTED, "Unknown", "PodsDoNotTell", message
+        return REPORTED, "Unknown", "HostIDUnknown", message
     waiting = [pod.name for pod in ready if reports[pod.name].reported != "Yes"]
     if waiting:
         return REPORTED, "Unknown", "WaitingForHosts", f"{len(waiting)} of {len(ready)} ready pods are not heard of yet"
-    return REPORTED, "True", "HostsHeard", f"{len(ready)} of {len(ready)} ready pods are heard of in the lattice"
+    return REPORTED, "True", "AllReporting", f"{len(ready)} of {len(ready)} ready pods are heard of in the lattice"
 
 
 def _as_it_was(snapshot: Snapshot, kind: str) -> Said:

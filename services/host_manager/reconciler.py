@@ -40,7 +40,7 @@ class Reconcile:
     effects: Effects
     bus: Bus
     stories: Stories[str]
-    sources_seconds: float
+    sources_interval: float
     knows: Callable[[str], bool]
     rights: MissingRights
     leave: Leave
@@ -70,7 +70,7 @@ class Reconcile:
             return wait
         if not snapshot.glance:
             # Whatever changes from now on takes another look.
-            self.known.knows(snapshot, self.sources_seconds)
+            self.known.knows(snapshot, self.sources_interval)
         actions = deciding.decide(snapshot)
         if actions:
             done = [type(action).__name__ for action in actions]
@@ -93,7 +93,7 @@ class Reconcile:
         first = self.known.early_for(key) or 0.0 if snapshot.early and not status else None
         undecided = self.known.timings.undecided if self.known.changes.of(key) else None
         retry = self.known.retries.left(key)
-        looks = (self.sources_seconds if soon is None else soon, due_in(snapshot), first, undecided, retry)
+        looks = (self.sources_interval if soon is None else soon, due_in(snapshot), first, undecided, retry)
         return min(one for one in looks if one is not None) + self.known.timings.late
 
     async def _stays(self, snapshot: Snapshot) -> float | None:

@@ -15,7 +15,7 @@ class Settings(ServiceSettings):
 
     service: ClassVar[str] = HOST_MANAGER
 
-    sources_seconds: Annotated[Seconds, Field(gt=0)] = Field(
+    sources_interval: Annotated[Seconds, Field(gt=0)] = Field(
         default=60.0,
         description="how often the Secrets and ConfigMaps that a group of hosts names are looked at for changes",
     )

@@ -42,7 +42,7 @@ from trellis.installer_api.result import FailureReason
 Step = Callable[[str, str], AbstractContextManager[object]]
 """Says what begins now, and opens a span of a name around it. Name and line are its arguments."""
 Check = Callable[[], None]
-"""Sees that what was done is what was wanted. Raises InstallError ``NotVerified``."""
+"""Sees that what was done is what was wanted. Raises InstallError ``VerificationFailed``."""
 
 _AS_BEFORE: Final = RestartRuntime({}, frozenset(), Reason.ROLLED_BACK, "the former configuration is back")
 

@@ -191,7 +191,7 @@ def _check_verified(results: tuple[ShimResult, ...]) -> None:
     broken = [shim for shim in results if not shim.verified]
     if broken:
         message = "; ".join(f"{shim.handler}: {shim.problem}" for shim in broken)
-        raise InstallError(FailureReason.NOT_VERIFIED, message, results)
+        raise InstallError(FailureReason.VERIFICATION_FAILED, message, results)
 
 
 def _whole(session: Session, node: Node, executor: Executor) -> Inspection:

@@ -113,8 +113,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--ca-file", metavar="FILE", help="certificates to trust besides the system's")
     parser.add_argument("--docker-config", metavar="FILE", help="registry credentials (config.json of a pull secret)")
     parser.add_argument("--pull-secrets", metavar="DIR", help="with DIR/<pullSecret>/config.json for each in the wish")
-    parser.add_argument("--restart-seconds", type=float, default=120.0, help="for the runtime to come up (120)")
-    parser.add_argument("--lock-seconds", type=float, default=60.0, help="to wait for another installer (60)")
+    parser.add_argument("--restart-timeout", type=float, default=120.0, help="for the runtime to come up (120)")
+    parser.add_argument("--lock-timeout", type=float, default=60.0, help="to wait for another installer (60)")
     parser.add_argument("--termination-log", metavar="FILE", default=DEFAULT_TERMINATION, help=argparse.SUPPRESS)
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="what standard output gets")
     return parser

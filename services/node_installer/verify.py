@@ -31,7 +31,7 @@ def prove(run: Run, path: str, clock: Callable[[], float] = time.monotonic) -> s
     containerd 2 asks every shim in its configuration for ``-info`` when it starts, and waits for as long as it takes.
 
     Raises:
-        InstallError: ``ShimDoesNotRun``, with what it printed.
+        InstallError: ``ShimNotExecutable``, with what it printed.
     """
     deadline = clock() + ANSWER_SECONDS
     output, version = "", None
@@ -39,7 +39,7 @@ def prove(run: Run, path: str, clock: Callable[[], float] = time.monotonic) -> s
         answer = run((path, argument), max(0.1, deadline - clock()))
         if answer.code == TIMED_OUT:
             message = f"{path} does not run on this node: `{argument}` did not end, and containerd would wait for it"
-            raise InstallError(FailureReason.SHIM_DOES_NOT_RUN, message)
+            raise InstallError(FailureReason.SHIM_NOT_EXECUTABLE, message)
         if answer.ok and version is None:
             found = _VERSION.search(answer.output)
             version = found[1] if found else ""
@@ -47,7 +47,7 @@ def prove(run: Run, path: str, clock: Callable[[], float] = time.monotonic) -> s
     if version is not None:
         return version
     message = f"{path} does not run on this node ({' '.join(output.split())[:300]}): is it built for its C library?"
-    raise InstallError(FailureReason.SHIM_DOES_NOT_RUN, message)
+    raise InstallError(FailureReason.SHIM_NOT_EXECUTABLE, message)
 
 
 def verify(found: Inspection, spec: InstallSpec | None, run: Run) -> tuple[ShimResult, ...]:

@@ -80,7 +80,7 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     links = Links(known, _around(settings, base, known, parts, timings))
     rights = MissingRights(base.health, Advice(settings.namespace).remedy)
     of_groups = LinksOfGroups(known, links, rights)
-    follow = GroupLattices(base.kube, of_groups.groups, of_groups.follow, of_groups.noted, settings.sources_seconds)
+    follow = GroupLattices(base.kube, of_groups.groups, of_groups.follow, of_groups.noted, settings.sources_interval)
 
     def list_all() -> None:
         for key in {*known.groups, *known.addresses}:
@@ -95,7 +95,7 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
 
     background: list[Any] = [parts.key.run, links.run, parts.audit.run, parts.changes.run]
     background += [partial(deletions.run, watches.grants.synced), partial(_holding, reading)]
-    if settings.secrets_cache_seconds:
+    if settings.secrets_cache_ttl:
         background.append(partial(parts.lookup.run, timings.sweep))
     return Work([*watches], {groups: follow.run}, list_all, lambda: None, background=background, closing=[close])
 
@@ -105,7 +105,7 @@ def _parts(settings: Settings, base: Base, reading: Kube, timings: Timings) -> P
     return Parts(
         tracer=base.telemetry.tracer,
         key=Key(base.kube, settings.namespace, base.health, timings.key),
-        lookup=Lookup(reading, settings.secrets_cache_seconds),
+        lookup=Lookup(reading, settings.secrets_cache_ttl),
         limits=Limits(settings.secrets_entity_rate),
         audit=Audit(base.bus, base.telemetry, timings.audit),
         changes=Changes(reading, base.bus, base.telemetry, timings),

@@ -29,8 +29,8 @@ class Measures:
 
     def links(self, state: str, read: Read) -> None:
         """Read how many links are in a state at each scrape."""
-        self._metrics.secrets_links.labels(self._service, state).set_function(read)
+        self._metrics.secrets_connections.labels(self._service, state).set_function(read)
 
     def in_work(self, read: Read) -> None:
         """Read how many questions are in work or wait at each scrape."""
-        self._metrics.secrets_in_work.labels(self._service).set_function(read)
+        self._metrics.secrets_in_progress.labels(self._service).set_function(read)

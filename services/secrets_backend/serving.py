@@ -60,10 +60,10 @@ _log = get_logger(__name__)
 class State(StrEnum):
     """What a link is doing."""
 
-    AWAY = "away"
+    UNREACHABLE = "unreachable"
     CHECKING = "checking"
     SERVING = "serving"
-    DEAF = "deaf"
+    SUBSCRIPTION_DENIED = "subscription_denied"
     """NATS does not let this user subscribe."""
     OTHER = "other_backend"
 
@@ -106,12 +106,12 @@ class Serving:
     def state(self) -> State:
         """What the link is doing."""
         if self._link.since is None:
-            return State.AWAY
+            return State.UNREACHABLE
         if self._other:
             return State.OTHER
         if not self._serving:
             return State.CHECKING
-        return State.DEAF if self._link.deaf else State.SERVING
+        return State.SUBSCRIPTION_DENIED if self._link.deaf else State.SERVING
 
     @property
     def in_work(self) -> int:
@@ -221,8 +221,8 @@ class Serving:
     def _show(self) -> None:
         words = {
             State.OTHER: _OTHER.format(self._around.backend),
-            State.AWAY: self._link.why,
-            State.DEAF: self._link.why,
+            State.UNREACHABLE: self._link.why,
+            State.SUBSCRIPTION_DENIED: self._link.why,
         }
         self._around.health.note(self._note, words.get(self.state, ""))
 

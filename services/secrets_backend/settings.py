@@ -55,11 +55,11 @@ class Settings(ServiceSettings):
         allow_inf_nan=False,
         description="requests a second that one component or provider may make, as many more at once; 0 is no limit",
     )
-    secrets_cache_seconds: Annotated[Seconds, Field(ge=0)] = Field(
+    secrets_cache_ttl: Annotated[Seconds, Field(ge=0)] = Field(
         default=0.0,
         description="how long a Secret that was read is given out again without asking the API server; 0 is never, and "
         "a right that is taken away counts only after this time",
     )
-    sources_seconds: Annotated[Seconds, Field(gt=0)] = Field(
+    sources_interval: Annotated[Seconds, Field(gt=0)] = Field(
         default=60.0, description="how often the Secrets that a group of hosts names are looked at for changes"
     )

@@ -80,7 +80,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         {},
         Following(applications_changed, timings),
         settings.service_namespaces,
-        let_go=settings.let_go,
+        remove_finalizers=settings.remove_finalizers,
         timings=timings,
         groups_known=lambda: watches.groups.known,
     )
@@ -95,7 +95,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     reflect = Reflect(known, effects, base.bus, Stories(telemetry), base.health, queue)
     refusals = Refusals(queue, noted(base.health), timings.refusals, is_refused)
     measures = Measures(telemetry.metrics, known)
-    follow = FollowLattices(known, applications_changed, settings.sources_seconds, measures)
+    follow = FollowLattices(known, applications_changed, settings.sources_interval, measures)
     return Work(
         [*watches],
         {lattices: follow.run, queue: refusals.heeding(reflect.run)},

@@ -18,8 +18,8 @@ from service_reflector.domain.actions import (
     DeleteRoute,
     DeleteSlice,
     DropOthers,
-    LetGo,
     PatchService,
+    RemoveFinalizer,
     RemoveService,
     Warn,
     WarnService,
@@ -94,8 +94,8 @@ class Effects:
                 return await self._create(action)
             case PatchService():
                 await self._patch(action.found, dict(action.patch), action.message)
-            case LetGo():
-                await self._let_go(action)
+            case RemoveFinalizer():
+                await self._remove_finalizer(action)
             case RemoveService():
                 await self._remove(action)
             case WriteSlice() | DeleteSlice() | WriteRoute() | DeleteRoute():
@@ -149,7 +149,7 @@ class Effects:
         self.services.wrote(written, found)
         _log.info("Service changed", service=found.key, message=message)
 
-    async def _let_go(self, action: LetGo) -> None:
+    async def _remove_finalizer(self, action: RemoveFinalizer) -> None:
         found = action.found
         left = [one for one in found.finalizers if one != names.WASMCLOUD_OPERATOR_SERVICE]
         with contextlib.suppress(NotFound):
@@ -180,7 +180,7 @@ class Effects:
             return False  # it was deleted this moment
         ties = make_ties(wanted, service)
         if found is not None:
-            no_longer = {"annotations": {names.ANNOTATION_KEPT: None}} if found.kept else {}
+            no_longer = {"annotations": {names.ANNOTATION_PRESERVED: None}} if found.kept else {}
             metadata = {"uid": found.uid, "resourceVersion": found.resource_version, **no_longer, **ties}
             with contextlib.suppress(NotFound):
                 written = await self.kube.merge_patch(

@@ -45,7 +45,7 @@ class Known:
     services: dict[str, ServiceView]
     following: Following
     elsewhere: tuple[str, ...] = ()
-    let_go: bool = False
+    remove_finalizers: bool = False
     timings: Timings = field(default_factory=Timings)
     groups_known: Callable[[], bool] = lambda: True
     by_lattice: dict[str, dict[str, GroupView]] = field(default_factory=dict)
@@ -190,7 +190,7 @@ class Known:
             sure=self.groups_known()
             and all(self._complete(mark) for mark in self.by_lattice if namespace in self.homes(mark)),
             terminating=terminating,
-            let_go=self.let_go,
+            remove_finalizers=self.remove_finalizers,
             owners={one: owner.lattice for one, owner in found.items()},
             preserved=preserved,
             look_again=min(
@@ -253,7 +253,7 @@ class Known:
     def _remembered(self, service: ServiceView) -> Claim:
         """Return the claim that a Service itself remembers."""
         mark, annotations = service.lattice, (service.manifest or {}).get("annotations") or {}
-        listeners = read_reach(annotations.get(names.ANNOTATION_REACH, ""))
+        listeners = read_reach(annotations.get(names.ANNOTATION_CACHED_LISTENERS, ""))
         application = Application(service.application, listeners=listeners)
         return Claim(
             mark,

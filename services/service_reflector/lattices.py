@@ -47,7 +47,7 @@ class FollowLattices:
         return await lattices.run(mark, trace)
 
     def _may_follow(self) -> bool:
-        return self.known.controller is None and not self.known.let_go
+        return self.known.controller is None and not self.known.remove_finalizers
 
     def _groups(self, mark: str) -> Collection[GroupView]:
         return self.known.by_lattice.get(mark, {}).values() if self._may_follow() else ()

@@ -48,7 +48,7 @@ class Reflect:
         Raises:
             KubeError: for the queue to try again.
         """
-        if self.known.controller is not None and not self.known.let_go:
+        if self.known.controller is not None and not self.known.remove_finalizers:
             return None
         snapshot = await self._look(key)
         actions = deciding.decide(snapshot)
@@ -100,7 +100,7 @@ class Reflect:
         """Say what holds of each Service; returns when to try again if the bus is away."""
         known, about = self.known, f"{snapshot.namespace}/{snapshot.name}"
         said = known.said.setdefault(about, {})
-        mirrors = {} if known.let_go else deciding.mirrors_of(snapshot)
+        mirrors = {} if known.remove_finalizers else deciding.mirrors_of(snapshot)
         try:
             for mirror in mirrors.values():
                 service = known.services.get(mirror.key)

@@ -15,7 +15,7 @@ class Settings(ServiceSettings):
 
     service: ClassVar[str] = SERVICE_REFLECTOR
 
-    sources_seconds: Annotated[Seconds, Field(gt=0)] = Field(
+    sources_interval: Annotated[Seconds, Field(gt=0)] = Field(
         default=60.0, description="how often the Secrets that a group of hosts names are looked at for changes"
     )
     service_namespaces: Namespaces = Field(
@@ -23,7 +23,7 @@ class Settings(ServiceSettings):
         description="namespaces, separated by commas, in which applications may ask for their Service by annotation, "
         "besides those of their lattice's groups of hosts",
     )
-    let_go: bool = Field(
+    remove_finalizers: bool = Field(
         default=False,
         description="take the finalizer from every Service that mirrors an application, and do nothing else: "
         "before this service is uninstalled",

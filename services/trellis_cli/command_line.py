@@ -12,7 +12,8 @@ from importlib.metadata import version as distribution_version
 import typer
 
 from trellis.runtime import gc as heap
-from trellis_cli.commands import register
+from trellis_cli.commands import RENAMED, register
+from trellis_cli.common.errors import EXIT_USAGE, say
 
 app = typer.Typer(
     name="trellis",
@@ -37,6 +38,9 @@ def version() -> None:
 def main() -> None:
     """Do what the arguments ask for."""
     asked = sys.argv[1] if len(sys.argv) > 1 else ""
+    if asked in RENAMED:
+        say(f"trellis {asked}: renamed to trellis {RENAMED[asked]}")
+        raise SystemExit(EXIT_USAGE)
     if asked != "version":
         with heap.importing():
             register(app, asked)

@@ -22,13 +22,13 @@ COMMANDS: Final = {
     "explain": "explain.command:explain",
     "top": "top.command:top",
     "check": "check.command:check",
-    "let-go": "let_go.command:let_go",
+    "uninstall": "uninstall.command:uninstall",
     "trace": "trace.command:trace",
     "apps": "apps.command:app",
     "rollout": "rollout.command:app",
     "events": "events:app",
-    "dead": "dead_letters.command:app",
-    "breaker": "breaker.command:app",
+    "dead-letters": "dead_letters.command:app",
+    "circuit-breaker": "circuit_breaker.command:app",
     "bus": "bus.users:app",
     "crds": "crds:app",
     "secrets": "secrets.command:app",
@@ -36,6 +36,8 @@ COMMANDS: Final = {
     "migrate": "migrate.command:app",
 }
 """Module and attribute by the command's name; an attribute ``app`` has commands of its own."""
+RENAMED: Final = {"breaker": "circuit-breaker", "dead": "dead-letters", "let-go": "uninstall --remove-finalizers"}
+"""Present commands by their former names, which are refused."""
 ADDED: Final = ("demo", "dev")
 """Commands of the distribution ``trellis-wasm-dev``."""
 

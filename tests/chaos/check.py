@@ -40,7 +40,7 @@ async def check(world: World) -> Outcome:
         await _settle(world, outcome, patience)
     mark = world.fleet.mark()
     for side in world.sides.values():
-        await side.let_go()
+        await side.release()
     with _seen(outcome):
         outcome.wrong += await none_of(lambda: _left(world), _GONE_SECONDS, world.say, patience)
     world.say(f"gone after {time.monotonic() - began:.1f} s")

@@ -92,7 +92,7 @@ class ControllerSide:
             if said.get(name) != wanted.copies.get(name):
                 yield f"the copy of {name} says {said.get(name)}, not {wanted.copies.get(name)}"
 
-    async def let_go(self) -> None:
+    async def release(self) -> None:
         """Ask for the deletion of everything."""
         await self._namespaces.delete()
 

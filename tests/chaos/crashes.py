@@ -48,7 +48,7 @@ _PAUSE_SECONDS: Final = 0.3
 _PASSED: Final = "passed"
 _DEATH: Final = "death"
 _TELLINGS: Final = 4
-_SETTINGS: Final = {"max_unavailable": "3", "sources_seconds": "2", "log_level": "info"}
+_SETTINGS: Final = {"max_unavailable": "3", "sources_interval": "2", "log_level": "info"}
 
 
 @dataclass
@@ -220,7 +220,7 @@ class _World:
             *await self._bus(),
             *(f"an installer would have refused: {one}" for one in self.kubelets.refused),
         ]
-        await self.side.let_go()
+        await self.side.release()
         telling.wrong += await self._until_none(self.side.left)
         records = self.fleet.writes(self.mark)
         mine = [one for one in records if self.fleet.id in json.dumps(one.get("objectRef") or {})]

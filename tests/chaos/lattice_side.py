@@ -171,7 +171,7 @@ class LatticeSide:
     async def _items(self, res: Any) -> list[Manifest]:
         return await self._asking.items(res.path(self._namespace))
 
-    async def let_go(self) -> None:
+    async def release(self) -> None:
         """Ask for the deletion of everything."""
         await self._namespaces.delete()
 

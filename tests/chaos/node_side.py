@@ -194,7 +194,7 @@ class NodeSide:
         if said.get("Degraded", ("",))[0] != "False" or said.get("Progressing", ("",))[0] != "False":
             yield f"Shim {name} says {said}"
 
-    async def let_go(self) -> None:
+    async def release(self) -> None:
         """Ask for the deletion of every Shim."""
         for name in SHIMS:
             await self.asking.deleted(f"{SHIMS_PATH}/{self.shim(name)}")

@@ -157,7 +157,7 @@ class SecretSide:
             elif (has_to is not None or str(has).isdecimal()) and has != has_to:
                 yield f"{PART}: {who} is told {has} of {secret}, not {has_to}"
 
-    async def let_go(self) -> None:
+    async def release(self) -> None:
         """Ask for the deletion of everything, and ask for nothing more."""
         await self._stop()
         await self._namespaces.delete()

@@ -23,7 +23,7 @@ class Side(Protocol):
     def wrong(self, wanted: Expected) -> AsyncIterator[str]:
         """Yield what is not as it has to be."""
 
-    async def let_go(self) -> None:
+    async def release(self) -> None:
         """Ask for the deletion of everything."""
 
     def left(self) -> AsyncIterator[str]:

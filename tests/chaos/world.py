@@ -41,7 +41,7 @@ _LATE_SECONDS: Final = 150.0
 """How long after its time a step may be: people wait for servers and for what they deleted."""
 _READY_SECONDS: Final = 300.0
 """Both start at once, and a machine may have other work."""
-_SETTINGS: Final = {"max_unavailable": "3", "sources_seconds": "2", "log_level": "info"}
+_SETTINGS: Final = {"max_unavailable": "3", "sources_interval": "2", "log_level": "info"}
 
 
 @dataclass

@@ -15,7 +15,7 @@ from support.suite.naming import lacking
 from trellis import names
 from trellis_cli.command_line import app
 from trellis_cli.commands import register
-from trellis_cli.let_go.model import GUARDS
+from trellis_cli.uninstall.model import GUARDS
 
 OWN_SERVER = {"enabled": False, "url": "nats://nats.example.com:4222"}
 EVENTS = ("pre-delete", "test")
@@ -174,7 +174,7 @@ def test_a_confined_installation_lets_go_of_its_groups_without_a_cluster_role() 
 
 
 def test_whoever_wants_no_hook_gets_none() -> None:
-    assert hooks("pre-delete", uninstall={"letGo": False}) == []
+    assert hooks("pre-delete", uninstall={"removed": False}) == []
 
 
 def test_helm_test_asks_for_every_service_that_is_to_run() -> None:
@@ -186,7 +186,7 @@ def test_helm_test_asks_for_every_service_that_is_to_run() -> None:
     assert {one for one in command_of(found) if not one.startswith("--")} == {"trellis", "check", *components}
     [container] = pod_of(found)["containers"]
     secrets = [one["valueFrom"]["secretKeyRef"]["name"] for one in container["env"] if "valueFrom" in one]
-    assert secrets == ["trellis-nats-people"], "it can say nothing of its own on the bus"
+    assert secrets == ["trellis-nats-cli"], "it can say nothing of its own on the bus"
     assert command_of(hooks("test", mode="bundle"))[-1] == "bundle"
     assert "--no-bus" in command_of(hooks("test", nats=OWN_SERVER))
     assert hooks("test", services=only()) == []
@@ -198,11 +198,11 @@ def test_helm_test_asks_for_every_service_that_is_to_run() -> None:
 def test_notes_name_what_runs_and_what_to_do_in_every_mode(tmp_path: Path) -> None:
     apart = notes(tmp_path)
     assert "kubectl -n trellis-system logs deployment/trellis-provisioner" in apart
-    assert "get secret trellis-nats-people" in apart
+    assert "get secret trellis-nats-cli" in apart
     assert "helm test trellis --namespace trellis-system" in apart
     together = notes(tmp_path, mode="bundle", nats=OWN_SERVER)
     assert "logs deployment/trellis-bundle" in together
-    assert "trellis-nats-people" not in together
+    assert "trellis-nats-cli" not in together
     assert OWN_SERVER["url"] in together
     assert "trellis crds check" not in together
     confined = notes(tmp_path, **CONFINED)
@@ -212,7 +212,7 @@ def test_notes_name_what_runs_and_what_to_do_in_every_mode(tmp_path: Path) -> No
     kwasm = notes(tmp_path, kwasmOperator={"autoProvision": "true", "installerImage": "x:1"})
     assert lacking(kwasm, "true", "x:1") == []
     assert "trellis migrate kwasm" in kwasm
-    assert "helm uninstall" not in notes(tmp_path, uninstall={"letGo": False})
+    assert "helm uninstall" not in notes(tmp_path, uninstall={"removed": False})
     assert "logs deployment/" not in notes(tmp_path, services=only())
     assert "cert-manager" not in apart
     issued = notes(tmp_path, nats={"tls": {"enabled": True, "certManager": {"issuerRef": {"name": "lab"}}}})

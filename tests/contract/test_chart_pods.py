@@ -26,7 +26,7 @@ FULL = {
     "secrets": {"accounts": [{"namespace": "shop", "user": "jane@example.com"}]},
     "controllers": {"modulesClaim": "modules", "snapshots": {"existingClaim": "snapshots"}},
     "services": {
-        "hostManager": {"settings": {"TRELLIS_SOURCES_SECONDS": 30}},
+        "hostManager": {"settings": {"TRELLIS_SOURCES_INTERVAL": 30}},
         "provisioner": {"settings": {"TRELLIS_MAX_UNAVAILABLE": "20%", "TRELLIS_REQUIRE_CHECKSUM": False}},
     },
     "nats": OWN_SERVER,
@@ -68,7 +68,7 @@ def test_a_pod_has_only_settings_that_its_service_reads(values: dict[str, Any]) 
 
 def test_what_is_said_reaches_the_service_that_it_is_for() -> None:
     found = {one["metadata"]["name"]: environment(one) for one in of_kind(rendered(**FULL), "Deployment")}
-    assert found["trellis-host-manager"]["TRELLIS_SOURCES_SECONDS"] == "30"
+    assert found["trellis-host-manager"]["TRELLIS_SOURCES_INTERVAL"] == "30"
     assert found["trellis-provisioner"]["TRELLIS_REQUIRE_CHECKSUM"] == "false"
     assert found["trellis-provisioner"]["TRELLIS_INSTALLER_NAMESPACE"] == "trellis-installers"
     assert found["trellis-secrets-backend"]["TRELLIS_SECRETS_USERS"] == "jane@example.com"
@@ -236,11 +236,11 @@ def test_all_that_runs_has_a_network_policy() -> None:
             {
                 "mode": "bundle",
                 "services": {
-                    "hostManager": {"settings": {"TRELLIS_SOURCES_SECONDS": 30}},
-                    "secretsBackend": {"settings": {"TRELLIS_SOURCES_SECONDS": 60}},
+                    "hostManager": {"settings": {"TRELLIS_SOURCES_INTERVAL": 30}},
+                    "secretsBackend": {"settings": {"TRELLIS_SOURCES_INTERVAL": 60}},
                 },
             },
-            "TRELLIS_SOURCES_SECONDS has two values",
+            "TRELLIS_SOURCES_INTERVAL has two values",
         ),
     ],
 )

@@ -65,13 +65,13 @@ def test_every_command_of_the_page_exists(line: str) -> None:
 def test_its_settings_are_those_of_the_service_with_their_defaults() -> None:
     settings = Settings()
     said = {row[0].strip("`"): row[1].strip("`") for row in table(PAGE, "variable")}
-    own = {name for name in type(settings).model_fields if name.startswith("controller_")} | {"sources_seconds"}
+    own = {name for name in type(settings).model_fields if name.startswith("controller_")} | {"sources_interval"}
     assert set(said) == {f"TRELLIS_{name.upper()}" for name in own}
     assert tuple(said["TRELLIS_CONTROLLER_RESOURCES"].split(",")) == settings.controller_resources
     assert int(said["TRELLIS_CONTROLLER_THREADS"]) == settings.controller_threads
     budget = Settings.model_validate({"controller_memory_budget": said["TRELLIS_CONTROLLER_MEMORY_BUDGET"]})
     assert budget.controller_memory_budget == settings.controller_memory_budget
-    assert float(said["TRELLIS_SOURCES_SECONDS"]) == settings.sources_seconds
+    assert float(said["TRELLIS_SOURCES_INTERVAL"]) == settings.sources_interval
 
 
 def test_every_fault_and_every_condition_has_its_row() -> None:

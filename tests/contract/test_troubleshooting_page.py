@@ -53,9 +53,9 @@ def test_an_answer_fits_only_its_own_situation() -> None:
 
 
 def test_a_reason_of_another_kind_is_another_situation() -> None:
-    situation, cause = SITUATIONS["NATS credentials wrong"], f"LatticeAway: {REFUSED} (nats://127.0.0.1:4222)"
+    situation, cause = SITUATIONS["NATS credentials wrong"], f"LatticeUnreachable: {REFUSED} (nats://127.0.0.1:4222)"
     line = {"about": "lattice", "ok": False, "text": cause, "do": None}
     page = {"subject": "hostgroup a/b", "cause": cause, "headline": f"hostgroup a/b: {cause}", "lines": [line]}
     assert situation.fits(page)
-    other = "LatticeAway: connection refused"
+    other = "LatticeUnreachable: connection refused"
     assert not situation.fits(page | {"cause": other, "lines": [line | {"text": other}]})

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import yaml
 
+from trellis.config.errors import RENAMED_SETTINGS
 from trellis.services import SERVICES, Service
 
 CHART: Final = Path("deploy/helm/trellis")
@@ -87,7 +88,9 @@ def with_settings(schema: str) -> str:
 
 def _entry(service: Service, former: dict[str, Any] | None) -> dict[str, Any]:
     names = sorted(set(service.settings.model_fields) - SET_BY_THE_CHART)
-    settings = {f"TRELLIS_{name.upper()}": {"$ref": "#/definitions/text"} for name in names}
+    settings: dict[str, Any] = {f"TRELLIS_{name.upper()}": {"$ref": "#/definitions/text"} for name in names}
+    # Refused, and helm's error shows the text: a value under a former name is never ignored.
+    settings |= {was: {"const": f"renamed to {now}"} for was, now in RENAMED_SETTINGS.items() if now in settings}
     entry = former or _object(
         {
             "enabled": {"type": "boolean"},

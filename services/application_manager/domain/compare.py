@@ -98,7 +98,7 @@ def _deleting(snapshot: Snapshot, found: Object) -> Decision:
     if not found.finalizer:
         return _NOTHING
     if snapshot.standing is Standing.NO_LATTICE:
-        said = Said(Reason.LET_GO, "its lattice is not known any more, so wadm cannot be told")
+        said = Said(Reason.FINALIZER_REMOVED, "its lattice is not known any more, so wadm cannot be told")
         return Decision((RemoveFinalizer(said, tombstone=True),))
     if snapshot.standing is Standing.OTHERS:
         return Decision((RemoveFinalizer(Said(Reason.READ_ONLY, "another cluster keeps the lattice's applications")),))

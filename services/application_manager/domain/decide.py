@@ -68,7 +68,7 @@ def paused(action: Action) -> Decision:
         keep = "change the Application: it is put into wadm again"
     message = (
         f"{action.said.message}, together with many others, so the circuit breaker pauses its deletion on the other "
-        f"side. To confirm it: trellis breaker close application-manager. To keep the application: {keep}"
+        f"side. To confirm it: trellis circuit-breaker close application-manager. To keep the application: {keep}"
     )
     return wait(Reason.MASS_DELETION, message)
 
@@ -90,7 +90,7 @@ def _release(snapshot: Snapshot) -> Decision:
     def of(view: ApplicationView | None) -> Decision:
         if view is None or not view.object.finalizer:
             return _SILENT
-        said = Said(Reason.LET_GO, "Trellis removes its finalizers: it is to be uninstalled")
+        said = Said(Reason.FINALIZER_REMOVED, "Trellis removes its finalizers: it is to be uninstalled")
         return Decision((RemoveFinalizer(said),), silent=True)
 
     return replace(of(snapshot.view), duplicates=tuple((other, of(other)) for other in snapshot.others))
@@ -102,7 +102,7 @@ def _accept_removal(snapshot: Snapshot, removed: ApplicationView) -> Decision:
     revision = None
     if base is not None and (model is not None or snapshot.wadm is Absence.AWAY):
         revision = max(base.revision, 0 if model is None else model.revision)
-    said = Said(Reason.LET_GO, "somebody took its finalizer away")
+    said = Said(Reason.FINALIZER_REMOVED, "somebody took its finalizer away")
     return Decision((AcceptRemoval(said, removed, revision),), again=0.0, silent=True)
 
 

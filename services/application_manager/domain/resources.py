@@ -54,7 +54,7 @@ def make_spec_patch(item: Manifest, held: Projection, version: str, serial: int)
         former = read_manifest(item).manifest["metadata"]
     except ManifestError:
         former = {}
-    mark = {VERSION: version, names.ANNOTATION_WRITTEN: written_mark(held.digest, serial)}
+    mark = {VERSION: version, names.ANNOTATION_LAST_SYNCED: written_mark(held.digest, serial)}
     return {
         "metadata": {
             "annotations": _instead(former.get("annotations"), metadata["annotations"]) | mark,

@@ -96,7 +96,7 @@ def view_application(item: Manifest) -> ApplicationView:
         problem = str(error)
     else:
         digest, version, ignored = read.digest, read.version, read.ignored
-    written = _written(annotations.get(names.ANNOTATION_WRITTEN, ""))
+    written = _written(annotations.get(names.ANNOTATION_LAST_SYNCED, ""))
     of_wadm = version != "" and written is not None and written[0] != digest and _only_ours(metadata)
     finalizers = tuple(metadata.get("finalizers") or ())
     found = Object(

@@ -60,7 +60,7 @@ class RefusalReason(StrEnum):
     WATCH_NOT_GRANTED = "WatchNotGranted"
     UNKNOWN_KIND = "UnknownKind"
     ACCOUNT_FORBIDDEN = "AccountForbidden"
-    NOT_REVIEWED = "NotReviewed"
+    ACCESS_NOT_CHECKED = "AccessNotChecked"
 
 
 @dataclass(frozen=True, slots=True)

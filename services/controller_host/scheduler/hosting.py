@@ -56,7 +56,7 @@ class Hosting:
     pool: Executor
     residents: Residents
     views: Mapping[str, ControllerView]
-    sources_seconds: float
+    sources_interval: float
     wake: Callable[[str], None]
     acceptance: Acceptance = field(default_factory=lambda: Acceptance(Maxima()))
     places: Places[str] = field(default_factory=lambda: Places(PLACES))
@@ -248,7 +248,7 @@ class Hosting:
             self.outcomes.engine_found(one)
             if one.module.sha256 != one.unfit:
                 one.refused = None
-            one.look_at = now + self.sources_seconds if any(wanted.refs) or not wanted.is_fixed else None
+            one.look_at = now + self.sources_interval if any(wanted.refs) or not wanted.is_fixed else None
         return True
 
     async def _serve(self, one: Hosted) -> float | None:

@@ -231,7 +231,7 @@ class SharedWatches:
             message = f"{user} may not list and watch {named} in {where}: give it a {role} for that"
             return Refusal(RefusalReason.ACCOUNT_FORBIDDEN, message)
         if reviews.failing and None in answers.values():
-            return Refusal(RefusalReason.NOT_REVIEWED, f"nobody can say what {user} may see: {reviews.failing}")
+            return Refusal(RefusalReason.ACCESS_NOT_CHECKED, f"nobody can say what {user} may see: {reviews.failing}")
         return None
 
     def _places(self, spec: WatchSpec) -> list[tuple[Resource, str]]:

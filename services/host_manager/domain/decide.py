@@ -116,7 +116,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
     if snapshot.held:
         return _status(snapshot, None)
     if head.deleting:
-        return _let_go(head, beside=snapshot.other is not None)
+        return _remove_finalizer(head, beside=snapshot.other is not None)
     if snapshot.other is not None:
         return _status(snapshot, None)
     if snapshot.glance:
@@ -177,7 +177,7 @@ def _with(snapshot: Snapshot, problem: Problem) -> Snapshot:
     return replace(snapshot, problems=(*snapshot.problems, problem))
 
 
-def _let_go(head: Head, *, beside: bool) -> list[Action]:
+def _remove_finalizer(head: Head, *, beside: bool) -> list[Action]:
     """Let a group go that is being deleted: the garbage collector takes its children.
 
     ``beside``: the other operator runs, and takes its own finalizer away.

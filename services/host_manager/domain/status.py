@@ -25,8 +25,8 @@ BAD_NEWS: Final = frozenset({"Degraded", OTHER, DEPRECATED})
 MASS_DELETION: Final = "MassDeletion"
 _PAUSED: Final = (
     "it was deleted together with other groups or with its CRD, so the circuit breaker pauses the deletion and its "
-    "hosts stay. To confirm it: trellis breaker close host-manager. To keep the hosts: delete the group once more with "
-    f"--cascade=orphan, remove the finalizer {names.FINALIZER_HOSTS}, and create the group again"
+    "hosts stay. To confirm it: trellis circuit-breaker close host-manager. To keep the hosts: delete the group once "
+    f"more with --cascade=orphan, remove the finalizer {names.FINALIZER_HOSTS}, and create the group again"
 )
 _MESSAGE_MAX: Final = 2000
 
@@ -145,7 +145,7 @@ def _conditions(snapshot: Snapshot, counts: Counts | None, lattice: Manifest) ->
     known = {one["type"] for one in former}
     for kind, wrong in ((DEPRECATED, _deprecated(snapshot)), (OTHER, "")):
         if wrong or kind in known:
-            reason = ("FieldsDeprecated" if kind == DEPRECATED else OTHER) if wrong else "AsExpected"
+            reason = ("FieldsDeprecated" if kind == DEPRECATED else OTHER) if wrong else "Healthy"
             found.append((kind, "True" if wrong else "False", reason, wrong))
     # What application_manager says of the lattice's applications.
     others = [one for one in former if one["type"] == names.CONDITION_APPLICATIONS_SYNCED]
@@ -207,7 +207,7 @@ def _degraded(snapshot: Snapshot, counts: Counts | None) -> Said:
         words = f"; it said last: {snapshot.last_words}" if snapshot.last_words else ""
         more = f" (and {len(troubled) - 1} more pods)" if len(troubled) > 1 else ""
         return kind, "True", trouble.reason, f"{place}: {trouble.message or trouble.reason}{words}{more}"
-    return (kind, "True", *blocker) if blocker else (kind, "False", "AsExpected", "")
+    return (kind, "True", *blocker) if blocker else (kind, "False", "Healthy", "")
 
 
 def _deprecated(snapshot: Snapshot) -> str:

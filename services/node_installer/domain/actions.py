@@ -22,7 +22,7 @@ class Reason(StrEnum):
     SHIM_MISSING = "ShimMissing"
     SHIM_OUTDATED = "ShimOutdated"
     SHIM_DAMAGED = "ShimDamaged"
-    SHIM_UNPROVEN = "ShimUnproven"
+    VERIFICATION_PENDING = "VerificationPending"
     SHIM_UNWANTED = "ShimUnwanted"
     SHIM_IN_USE = "ShimInUse"
     HANDLER_MISSING = "HandlerMissing"

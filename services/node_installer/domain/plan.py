@@ -216,7 +216,7 @@ def _put_shims(found: Inspection, spec: InstallSpec, staged: Mapping[str, Staged
             actions.append(PutShim(path, wish.handler, fetched.path, reason, message, location))
         # Also where its bytes are there: a run may have been killed between putting and proving it.
         proof = f"the shim of {wish.handler!r} must run here before containerd is told of it"
-        actions.append(ProbeShim(path, wish.handler, Reason.SHIM_UNPROVEN, proof))
+        actions.append(ProbeShim(path, wish.handler, Reason.VERIFICATION_PENDING, proof))
     return actions
 
 

@@ -22,7 +22,7 @@ from trellis.installer_api.result import FailureReason
 PATH: Final = "/run/trellis-node-installer.refused.json"
 HOLD_SECONDS: Final = 3600.0
 REASONS: Final = frozenset(
-    {FailureReason.RESTART_FAILED, FailureReason.RUNTIME_DID_NOT_COME_UP, FailureReason.NOT_VERIFIED}
+    {FailureReason.RESTART_FAILED, FailureReason.RUNTIME_START_FAILED, FailureReason.VERIFICATION_FAILED}
 )
 """Why a restart may have been in vain because of what the runtime was told."""
 

@@ -28,7 +28,7 @@ from node_installer.node.runtime import Runtime
 from node_installer.timings import EndingTimings
 
 Prove = Callable[[str], str]
-"""Returns the version a shim at a path of the node answers with. Raises InstallError ``ShimDoesNotRun``."""
+"""Returns the version a shim at a path of the node answers with. Raises InstallError ``ShimNotExecutable``."""
 
 
 @dataclass(slots=True)

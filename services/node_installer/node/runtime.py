@@ -32,7 +32,7 @@ class Runtime(Protocol):
         """Restart it once, and return when it runs as wanted.
 
         Raises:
-            InstallError: ``RestartFailed`` or ``RuntimeDidNotComeUp``.
+            InstallError: ``RestartFailed`` or ``RuntimeStartFailed``.
         """
 
     def stop(self, sandboxes: Sequence[str]) -> None:
@@ -69,7 +69,7 @@ class NodeRuntime:
             raise InstallError(FailureReason.RESTART_FAILED, message)
         if not self._awaited(wanted, deadline):
             message = f"after `{command}` {self._state(wanted)} within {self.seconds:g} s"
-            raise InstallError(FailureReason.RUNTIME_DID_NOT_COME_UP, message)
+            raise InstallError(FailureReason.RUNTIME_START_FAILED, message)
 
     def stop(self, sandboxes: Sequence[str]) -> None:
         """Ask the runtime to stop sandboxes, in one time for all; one that it does not know, or cannot stop, stays."""

@@ -149,7 +149,7 @@ class CreateCanary:
 
     job: JobView
     canary: Canary
-    reason: Reason = Reason.UNPROVED
+    reason: Reason = Reason.VERIFICATION_FAILED
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ def _try_out(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
     if trial.failed:
         clear = [DeleteCanary(pod, Reason.CANARY_FAILED) for pod in snapshot.pods if not pod.deleting]
         return [*clear, *take_back(snapshot, node, job, Reason.CANARY_FAILED, trial.message)]
-    again = [DeleteCanary(pod, Reason.UNPROVED) for pod in trial.again]
+    again = [DeleteCanary(pod, Reason.VERIFICATION_FAILED) for pod in trial.again]
     return [*again, *(CreateCanary(job, canary) for canary in trial.begin), LookAgain(max(_left(snapshot), 0.0))]
 
 

@@ -104,7 +104,7 @@ def make_installer_job(
     for annotation, listed in (
         (names.ANNOTATION_HANDLER, task.handlers),
         (names.ANNOTATION_REMOVED_HANDLERS, task.removed_handlers),
-        (names.ANNOTATION_FEARED, tuple(sorted(task.feared))),
+        (names.ANNOTATION_UNCONFIRMED, tuple(sorted(task.feared))),
         (names.ANNOTATION_CANARIES, task.canaries),
     ):
         if listed:
@@ -112,7 +112,7 @@ def make_installer_job(
     if task.spec is not None:
         annotations[names.ANNOTATION_SHIMS] = encode_digests(dict(task.target.shims))
     if task.undoes is not None:
-        annotations[names.ANNOTATION_UNDOES] = task.why
+        annotations[names.ANNOTATION_ROLLS_BACK] = task.why
         if task.blamed:
             annotations[names.ANNOTATION_BLAMED] = task.blamed
     if traceparent:

@@ -17,7 +17,7 @@ from typing import Final
 from trellis.installer_api.spec import ShimWish
 from trellis.provisioning.shims import Refusal, ShimView, is_for
 from trellis.provisioning.targets import rival_of, stays_on, wish_on
-from trellis.provisioning.views import UNPROVED, NodeView, last_proved
+from trellis.provisioning.views import VERIFICATION_FAILED, NodeView, last_proved
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def _progress(member: Member) -> Iterator[_Mark]:
     wish, has = member.wish, member.has
     updated = isinstance(wish, ShimWish) and has == wish.digest
     yield (_Kind.LEAVING if wish is None else _Kind.NODES), None
-    if wish is not None and has is not None and not has.startswith(UNPROVED):
+    if wish is not None and has is not None and not has.startswith(VERIFICATION_FAILED):
         yield _Kind.READY, None
     if updated:
         yield _Kind.UPDATED, None

@@ -140,8 +140,8 @@ def _degraded(snapshot: Snapshot) -> Condition:
 def _held(snapshot: Snapshot) -> str:
     return (
         "it was deleted together with other Shims, or with their CRD, so the circuit breaker of node-watcher limits "
-        f"how fast {len(snapshot.held)} nodes lose it ({listed(snapshot.held)}). To go on at once: trellis breaker "
-        f"close node-watcher. To keep it: remove the finalizer {names.FINALIZER} from the Shim, and create it again"
+        f"how fast {len(snapshot.held)} nodes lose it ({listed(snapshot.held)}). To go on at once: trellis "
+        f"circuit-breaker close node-watcher. To keep it: remove the finalizer {names.FINALIZER} from the Shim, and create it again"
     )
 
 
@@ -155,12 +155,12 @@ def _refused(snapshot: Snapshot) -> Condition | None:
             f"{shim.name} is not installed on {listed(nodes)}: select other nodes, or make a Shim with another handler"
         )
         return Condition(kind, "True", Refusal.HANDLER_CONFLICT.value, message)
-    if nodes := refused.get(Refusal.UNVERIFIED):
+    if nodes := refused.get(Refusal.CHECKSUM_MISSING):
         message = (
             "the source has no sha256 (or the image no digest), so nothing is installed: add it, or allow it for all "
             f"Shims with TRELLIS_REQUIRE_CHECKSUM=false; {listed(nodes)}"
         )
-        return Condition(kind, "True", Refusal.UNVERIFIED.value, message)
+        return Condition(kind, "True", Refusal.CHECKSUM_MISSING.value, message)
     if nodes := refused.get(Refusal.UNSIGNED):
         message = (
             "none of the keys of TRELLIS_SHIM_KEYS signed what it installs: sign it by `cosign sign-blob` (an image by "

@@ -37,7 +37,7 @@ class PatchService:
 
 
 @dataclass(frozen=True, slots=True)
-class LetGo:
+class RemoveFinalizer:
     """Take from a Service the finalizer that former versions put on it."""
 
     found: ServiceView
@@ -119,7 +119,7 @@ class WarnService:
 Action = (
     CreateService
     | PatchService
-    | LetGo
+    | RemoveFinalizer
     | RemoveService
     | WriteSlice
     | DeleteSlice

@@ -15,8 +15,8 @@ from service_reflector.domain.actions import (
     CreateService,
     DeleteSlice,
     DropOthers,
-    LetGo,
     PatchService,
+    RemoveFinalizer,
     RemoveService,
     Warn,
     WarnService,
@@ -43,7 +43,7 @@ PORTS_MOST: Final = 100
 
 def decide(snapshot: Snapshot) -> list[Action]:
     """Return what is to be done, in order."""
-    if snapshot.let_go:
+    if snapshot.remove_finalizers:
         return list(_uninstall(snapshot))
     actions: list[Action] = [Warn(one.group, one.reason, one.message) for one in snapshot.refused]
     for claim in snapshot.claims:
@@ -71,7 +71,7 @@ def _uninstall(snapshot: Snapshot) -> Iterator[Action]:
                 yield DeleteSlice(one, "Uninstalled")
     for service in snapshot.services.values():
         if service.application:
-            yield from _let_go(service, "Uninstalled", "this service is to be uninstalled")
+            yield from _remove_finalizer(service, "Uninstalled", "this service is to be uninstalled")
 
 
 def mirrors_of(snapshot: Snapshot) -> dict[str, Mirror]:
@@ -157,13 +157,13 @@ def _mirror(snapshot: Snapshot, claim: Claim, name: str) -> Iterator[Action]:
         # Another is made once it is gone. One of a former version waits for us, and its addresses stand nowhere yet.
         if not snapshot.terminating:
             yield from _slices(snapshot, claim, mirror, there)
-        yield from _let_go(there, "DeletedByHand", "it was deleted, and its addresses are kept")
+        yield from _remove_finalizer(there, "DeletedByHand", "it was deleted, and its addresses are kept")
         return
     slices = list(_slices(snapshot, claim, mirror, there))
     if claim.remembered:
         yield from slices
         if there is not None:
-            yield from _let_go(there, "AddressesKept", "its addresses stand on a slice")
+            yield from _remove_finalizer(there, "AddressesKept", "its addresses stand on a slice")
         return
     if there is None:
         if not snapshot.terminating:
@@ -199,9 +199,9 @@ def _former(snapshot: Snapshot, mirror: Mirror) -> Mapping[str, Any] | None:
     return None
 
 
-def _let_go(there: ServiceView, reason: str, message: str) -> Iterator[Action]:
+def _remove_finalizer(there: ServiceView, reason: str, message: str) -> Iterator[Action]:
     if names.WASMCLOUD_OPERATOR_SERVICE in there.finalizers:
-        yield LetGo(there, reason=reason, message=message)
+        yield RemoveFinalizer(there, reason=reason, message=message)
 
 
 def _slices(snapshot: Snapshot, claim: Claim, mirror: Mirror, there: ServiceView | None) -> Iterator[Action]:
@@ -247,11 +247,11 @@ def _removals(snapshot: Snapshot, held: dict[str, str]) -> Iterator[Action]:
             lattice = lattice_name(one.lattice)
             why = f"application {one.application} of lattice {lattice} is not deployed, or has no Service here"
             if one.deleting:
-                yield from _let_go(one, "Unpublished", why)
+                yield from _remove_finalizer(one, "Unpublished", why)
             else:
                 yield RemoveService(one, "Unpublished", why, _destruction(one))
         elif one.deleting and (snapshot.terminating or (one.peers and snapshot.sure)):
-            yield from _let_go(one, "NamespaceTerminating", "nothing is to be there")
+            yield from _remove_finalizer(one, "NamespaceTerminating", "nothing is to be there")
     for name, pieces in snapshot.slices.items():
         there = snapshot.services.get(name)
         for piece in pieces if name not in claimed else ():

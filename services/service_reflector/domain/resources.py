@@ -118,7 +118,7 @@ def make_service_patch(mirror: Mirror, found: Mapping[str, Any], *, adopting: bo
     ``found``: labels, annotations, finalizers and spec as they stand. ``adopting``: there are endpoints of others.
     """
     metadata: Manifest = {}
-    gone = found["annotations"].get(names.ANNOTATION_MIRRORED, "").split()
+    gone = found["annotations"].get(names.ANNOTATION_REFLECTED, "").split()
     for field, wanted in (("labels", _labels(mirror)), ("annotations", _annotations(mirror))):
         if field == "annotations" and adopting:
             wanted = wanted | {names.ANNOTATION_ADOPTING: "true"}  # noqa: PLW2901 - the same, and a mark
@@ -190,8 +190,8 @@ def _annotations(mirror: Mirror) -> dict[str, str]:
         names.ANNOTATION_HOST_GROUPS: " ".join(mirror.groups),
         names.ANNOTATION_REFLECTED_AS: mirror.key,
         names.ANNOTATION_LISTENERS: listeners_annotation(mirror),
-        names.ANNOTATION_REACH: write_reach(tuple(listener for _, listener in mirror.ports)),
-        names.ANNOTATION_MIRRORED: " ".join(asked),
+        names.ANNOTATION_CACHED_LISTENERS: write_reach(tuple(listener for _, listener in mirror.ports)),
+        names.ANNOTATION_REFLECTED: " ".join(asked),
     }
     return {**dict(mirror.wish.annotations), **own}
 
@@ -219,7 +219,7 @@ def make_ties(wanted: Slice, service: ServiceView) -> Manifest:
     """Return the metadata of a slice that tie it to its Service: its addresses, or a reference with which it goes."""
     if wanted.keeps is None:
         return {"ownerReferences": owned_by(service.name, service.uid)}
-    return {"annotations": {names.ANNOTATION_KEPT: write_kept(*wanted.keeps, service)}, "ownerReferences": []}
+    return {"annotations": {names.ANNOTATION_PRESERVED: write_kept(*wanted.keeps, service)}, "ownerReferences": []}
 
 
 def make_slice_body(wanted: Slice) -> Manifest:

@@ -65,7 +65,7 @@ class Snapshot:
     more. ``unknown``: marks of lattices of which it is not known whether they have it; ``sure``: all of the namespace's
     are.
     ``awaited``: slices that are kept for a Service of which it is not known whether it is to be made again.
-    ``terminating``: the namespace is going. ``let_go``: this service is to be uninstalled.
+    ``terminating``: the namespace is going. ``remove_finalizers``: this service is to be uninstalled.
     """
 
     namespace: str
@@ -79,7 +79,7 @@ class Snapshot:
     awaited: tuple[SliceView, ...] = ()
     sure: bool = False
     terminating: bool = False
-    let_go: bool = False
+    remove_finalizers: bool = False
     owners: Mapping[str, str] = field(default_factory=dict)
     preserved: tuple[Preserved, ...] = ()
     look_again: float | None = None

@@ -22,7 +22,7 @@ from trellis_cli.status.served import list_or_row
 NAME: Final = "applications"
 UNKNOWN: Final = {"count": None, "phases": None, "not_well": None, "holder": None}
 _UNDEFINED: Final = "the kind is not defined"
-_NEVER: Final = "NotLookedAt"
+_NEVER: Final = "NotEvaluated"
 
 
 async def read_applications(kube: Kube, namespace: str, groups: Sequence[Manifest] | None) -> Part:

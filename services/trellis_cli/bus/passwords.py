@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from trellis import names
-from trellis.bus.accounts.permissions import BUNDLE, PEOPLE
+from trellis.bus.accounts.permissions import BUNDLE, CLI
 from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, NotFound
 from trellis.kube.resources import SECRETS, Manifest
@@ -31,9 +31,9 @@ SEED: Final = "seed"
 PASSWORDS: Final = "passwords.conf"
 _LABELS: Final = {"app.kubernetes.io/name": "trellis", "app.kubernetes.io/component": "nats"}
 _SEED_BYTES: Final = 36
-USERS: Final = (*SERVICES, BUNDLE, PEOPLE)
+USERS: Final = (*SERVICES, BUNDLE, CLI)
 """Whom the server knows."""
-CLIENTS: Final = (*SERVICES, PEOPLE)
+CLIENTS: Final = (*SERVICES, CLI)
 """Who connects: a Secret each."""
 
 

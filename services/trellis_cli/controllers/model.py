@@ -11,7 +11,7 @@ from trellis_cli.status.row import Led, Part, Unwell, led_part
 
 PART: Final = "controllers"
 UNKNOWN: Final = {"count": None, "states": None, "not_ready": None, "holder": None}
-_NEVER: Final = "NotLookedAt"
+_NEVER: Final = "NotEvaluated"
 
 
 def controllers_part(

@@ -1,1 +1,1 @@
-"""``trellis dead``."""
+"""``trellis dead-letters``."""

@@ -1,4 +1,4 @@
-"""``trellis dead``: the messages that services gave up on: list them, look at one, send them again.
+"""``trellis dead-letters``: the messages that services gave up on: list them, look at one, send them again.
 
 In: flags. Out: a table, a page or JSON; replayed messages on the bus. Called by the command line.
 Invariant: a letter leaves the list only once the server has stored its original again.
@@ -71,14 +71,14 @@ def list_letters(  # noqa: PLR0913, PLR0917 - options of a command line
 
 @app.command()
 def show(
-    sequence: Annotated[int, typer.Argument(min=1, help="as `trellis dead list` shows it")],
+    sequence: Annotated[int, typer.Argument(min=1, help="as `trellis dead-letters list` shows it")],
     nats_url: NatsOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Show everything about one letter: why it was given up on, the original's headers, its body as it came.
 
-    JSON: the fields of `dead list`, `original_size`, `headers` and the body: `body` if it is JSON, else `body_text`,
-    else `body_base64`.
+    JSON: the fields of `dead-letters list`, `original_size`, `headers` and the body: `body` if it is JSON, else
+    `body_text`, else `body_base64`.
     """
     with exit_on_error():
         letter = asyncio.run(_get(_quiet(nats_url), sequence))
@@ -91,7 +91,8 @@ def show(
 @app.command()
 def replay(  # noqa: PLR0913, PLR0917 - options of a command line
     sequences: Annotated[
-        list[int] | None, typer.Argument(min=1, metavar="[SEQUENCE]...", help="as `trellis dead list` shows them")
+        list[int] | None,
+        typer.Argument(min=1, metavar="[SEQUENCE]...", help="as `trellis dead-letters list` shows them"),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="all letters, or all that the filters mean")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only show what would be done")] = False,
@@ -116,7 +117,7 @@ def replay(  # noqa: PLR0913, PLR0917 - options of a command line
     with exit_on_error():
         asked = _Filters(cluster, service, noun, reason, since, until)
         if bool(sequences) == every:
-            raise SettingsError("needs the sequences of letters, or --all: see `trellis dead list`")
+            raise SettingsError("needs the sequences of letters, or --all: see `trellis dead-letters list`")
         if sequences and asked != _Filters():
             raise SettingsError("filters belong to --all: letters that are named are replayed whatever they are")
         settings, filters = _asked(nats_url, asked)
@@ -174,7 +175,9 @@ async def _get(settings: ClientSettings, sequence: int) -> DeadLetter:
     async with dead_letters(settings.nats_url, credentials=settings.nats_credentials) as box:
         letter = await box.get(sequence)
     if letter is None:
-        raise CommandError(f"there is no letter {sequence}: it was replayed, or has aged out: see `trellis dead list`")
+        raise CommandError(
+            f"there is no letter {sequence}: it was replayed, or has aged out: see `trellis dead-letters list`"
+        )
     return letter
 
 

@@ -1,7 +1,7 @@
 """Replays dead letters one by one and says of each what became of it.
 
-In: which letters. Out: a report. Called by ``trellis dead replay``. Invariant: a letter that cannot be replayed does
-not hold up the others; a bus that is away ends it, with what was done so far in the report.
+In: which letters. Out: a report. Called by ``trellis dead-letters replay``. Invariant: a letter that cannot be
+replayed does not hold up the others; a bus that is away ends it, with what was done so far in the report.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ async def _chosen(box: DeadLetters, choice: Choice) -> AsyncGenerator[tuple[int,
 
 async def _line(box: DeadLetters, sequence: int, letter: DeadLetter | None, *, dry_run: bool) -> ReplayLine:
     if letter is None:
-        return ReplayLine(sequence, Outcome.NOT_REPLAYED, "there is no such letter: see `trellis dead list`")
+        return ReplayLine(sequence, Outcome.NOT_REPLAYED, "there is no such letter: see `trellis dead-letters list`")
     if letter.obstacle:
         return ReplayLine(sequence, Outcome.NOT_REPLAYED, one_line(letter.obstacle), letter.subject)
     if dry_run:

@@ -1,7 +1,7 @@
 """How dead letters look: rows of a table, a page, JSON.
 
-Pure: letters in, text and documents out. Called by ``trellis dead``. Invariant: whatever a letter holds can be printed
-and cannot steer the terminal; no password in a URL is shown but in the body, which is shown as it came.
+Pure: letters in, text and documents out. Called by ``trellis dead-letters``. Invariant: all that a letter can hold can be
+printed and cannot steer the terminal; no password in a URL is shown but in the body, which is shown as it came.
 """
 
 from __future__ import annotations
@@ -45,9 +45,7 @@ def footer(letters: Sequence[DeadLetter], looked_at: int) -> str:
         return f"none of {_count(looked_at)} is meant" if looked_at else "no dead letters"
     reasons = Counter(one_line(letter.reason) or "without a reason" for letter in letters)
     tally = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
-    return (
-        f"{_count(len(letters))} ({tally}); `trellis dead show SEQUENCE` shows one, `trellis dead replay` sends again"
-    )
+    return f"{_count(len(letters))} ({tally}); `trellis dead-letters show SEQUENCE` shows one, `… replay` sends again"
 
 
 def page_of(letter: DeadLetter) -> str:
@@ -66,7 +64,7 @@ def page_of(letter: DeadLetter) -> str:
         "trace": letter.trace_id or NONE,
         "replay": f"impossible: {_shown(letter.obstacle)}"
         if letter.obstacle
-        else f"trellis dead replay {letter.sequence}",
+        else f"trellis dead-letters replay {letter.sequence}",
     }
     lines = [f"{name:<11}{value}" for name, value in facts.items()]
     lines.append("headers" if letter.original_headers else "headers    -")

@@ -123,7 +123,9 @@ async def _letter(settings: ClientSettings, name: str) -> Explanation:
     """Return the page of a dead letter; raises CommandError for what is no number."""
     number = whole(name)
     if number is None:
-        raise CommandError(f"cannot explain letter {name!r}: name its SEQUENCE, which `trellis dead list` shows")
+        raise CommandError(
+            f"cannot explain letter {name!r}: name its SEQUENCE, which `trellis dead-letters list` shows"
+        )
     setup_logging(log_format="text", level="error")
     letter: DeadLetter | None
     async with dead_letters(settings.nats_url, credentials=settings.nats_credentials) as box:

@@ -15,7 +15,7 @@ _STYLES: Final = {
     Doing.DELETE: "yellow",
     Doing.KEEP: "",
     Doing.LEAVE: "dim",
-    Doing.LET_GO: "yellow",
+    Doing.FINALIZER_REMOVED: "yellow",
     Doing.DEFINE: "green",
 }
 _PAST: Final = {
@@ -23,7 +23,7 @@ _PAST: Final = {
     Doing.DELETE: "deleted",
     Doing.KEEP: "kept",
     Doing.LEAVE: "left",
-    Doing.LET_GO: "let go",
+    Doing.FINALIZER_REMOVED: "let go",
     Doing.DEFINE: "defined",
 }
 

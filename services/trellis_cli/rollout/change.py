@@ -104,10 +104,10 @@ def resume(found: Found) -> Change:
 
 
 def _forgive(manifest: dict[str, Any], until: int) -> list[dict[str, Any]]:
-    mark = {names.ANNOTATION_FORGIVEN: str(until)}
+    mark = {names.ANNOTATION_ACKNOWLEDGED: str(until)}
     if "annotations" not in manifest["metadata"]:
         return [{"op": "add", "path": "/metadata/annotations", "value": mark}]
-    key = names.ANNOTATION_FORGIVEN.replace("~", "~0").replace("/", "~1")
+    key = names.ANNOTATION_ACKNOWLEDGED.replace("~", "~0").replace("/", "~1")
     return [{"op": "add", "path": f"/metadata/annotations/{key}", "value": str(until)}]
 
 

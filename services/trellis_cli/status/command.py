@@ -32,7 +32,7 @@ from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained import held_up, warned
 from trellis.read_model.reading.leaders import read_claim, read_leadership
 from trellis_cli.apps.row import NAME, UNKNOWN, read_applications
-from trellis_cli.breaker.command import read_rows
+from trellis_cli.circuit_breaker.command import read_rows
 from trellis_cli.common.errors import EXIT_FAILED, advice, exit_on_error, explain
 from trellis_cli.common.gather import connected, read_rollout, read_version
 from trellis_cli.common.options import ContextOption, KubeconfigOption
@@ -128,8 +128,8 @@ def status(
 
     Ends with 1 if something is wrong. JSON: `ok`; `kubernetes {ok, problem, server, version}`; `services [{ok, problem,
     name, holder, renewed_seconds_ago}]`, among them `installation`, the holder of the nodes; `rollout {ok, problem,
-    in_work, halted, counts, causes, shims}`; `breakers {ok, problem, open [rows of breaker status]}`; `hosts {ok,
-    problem, groups, hosts, hosts_ready, not_well, causes, holder}`; `applications {ok, problem, count, phases, not_well
+    in_work, halted, counts, causes, shims}`; `breakers {ok, problem, open [rows of circuit-breaker status]}`; `hosts
+    {ok, problem, groups, hosts, hosts_ready, not_well, causes, holder}`; `applications {ok, problem, count, phases, not_well
     [namespace/name], causes, holder}`; `mirrors {ok, problem, services, without_endpoints [namespace/name], unreached,
     causes, holder}`, the Services of applications; `secrets {ok, problem, grants, without_effect, causes, pods,
     pods_ready}`; `controllers {ok, problem, count, states, not_ready [namespace/name], causes, holder}`, those in Wasm;

@@ -22,7 +22,7 @@ from trellis.read_model.explain.service import REFLECTOR
 from trellis.read_model.explain.shim import shim_cause
 from trellis.read_model.reading.leaders import SKEW_SECONDS, Leadership, NodesClaim, of_the_future, trouble_of
 from trellis.read_model.tables.nodes import UNDONE, NodeRow, NodeState, summary, tally
-from trellis_cli.breaker.model import BreakerRow, Position
+from trellis_cli.circuit_breaker.model import BreakerRow, Position
 from trellis_cli.common.gather import Rollout
 from trellis_cli.explain.grant import BACKEND, grant_cause
 from trellis_cli.status.mirrors import Mirrors
@@ -149,7 +149,7 @@ def breakers_part(rows: list[BreakerRow]) -> Part:
     """Return the row of the breakers; one that holds destructions is a problem, and one that cannot be read."""
     shown = [row for row in rows if row.position is not Position.CLOSED]
     problems = [
-        f"{row.service} holds {row.held} {row.kind}: see `trellis breaker status`"
+        f"{row.service} holds {row.held} {row.kind}: see `trellis circuit-breaker status`"
         for row in shown
         if row.held or row.position is Position.UNREADABLE
     ]
@@ -222,7 +222,7 @@ def bus_part(streams: list[StreamCount]) -> Part:
     if dead:
         see = f", `trellis explain deadletter/{letters.first}` of the oldest" if letters and letters.first else ""
         problems.append(
-            f"{dead} dead letters in {STREAM_DEAD}: `trellis dead list` says why they were given up on{see}"
+            f"{dead} dead letters in {STREAM_DEAD}: `trellis dead-letters list` says why they were given up on{see}"
         )
     text = ", ".join(
         f"{stream.name} {stream.messages} messages {(stream.size or 0) / _MIB:.1f} MiB"

@@ -147,7 +147,7 @@ class Bus:
             sequence = await self._publisher.send(spec.stream, subject, body, headers)
             if spec.stream == STREAM_EVENTS:
                 self._keeper.stored(sequence)
-        self._telemetry.metrics.facts_published_total.labels(self._origin.service, spec.type).inc()
+        self._telemetry.metrics.events_published_total.labels(self._origin.service, spec.type).inc()
 
     async def copy(self, lattice: str, event: str, body: bytes, *, dedup: str, traceparent: str = "") -> None:
         """Keep the copy of a lattice's event, and wait until it is stored; safe to call any number of times at once.

@@ -38,6 +38,15 @@ def parse_seconds(value: object) -> float:
     return seconds
 
 
+def format_seconds(seconds: float) -> str:
+    """Return a duration in the form that is parsed, in the largest units: ``90`` is ``1m30s``, ``0.5`` is ``500ms``."""
+    left, text = round(seconds * 1000), ""
+    for unit in ("h", "m", "s", "ms"):
+        amount, left = divmod(left, round(_UNITS[unit] * 1000))
+        text += f"{amount}{unit}" if amount else ""
+    return text or "0s"
+
+
 def _float(value: float) -> float:
     try:
         return float(value)

@@ -46,6 +46,16 @@ _LINK_VALUE = re.compile(r"(tcp|udp|sctp)://[^/]+:[0-9]+")
 _LINK_HINT: Final = " (Kubernetes sets it for a Service of that name: set enableServiceLinks: false in the pod)"
 
 
+RENAMED_SETTINGS: Final = {
+    "TRELLIS_CONSOLE_SESSION_SECONDS": "TRELLIS_CONSOLE_SESSION_TTL",
+    "TRELLIS_GRACE_SECONDS": "TRELLIS_SHUTDOWN_GRACE_PERIOD",
+    "TRELLIS_LET_GO": "TRELLIS_REMOVE_FINALIZERS",
+    "TRELLIS_SECRETS_CACHE_SECONDS": "TRELLIS_SECRETS_CACHE_TTL",
+    "TRELLIS_SOURCES_SECONDS": "TRELLIS_SOURCES_INTERVAL",
+}
+"""Present names of settings by their former ones, which are refused: a setting is never ignored silently."""
+
+
 class SettingsError(Exception):
     """Settings that cannot be used; its text has one line for each problem, for people."""
 
@@ -57,6 +67,13 @@ class SettingsError(Exception):
 def problem_lines(cls: type[BaseSettings], error: ValidationError, overrides: Mapping[str, object]) -> list[str]:
     """Return a line for each error: the variable (and the flag), what it has, what it needs."""
     return [_line(cls, details, overrides) for details in error.errors(include_url=False)]
+
+
+def renamed_variables(environ: Mapping[str, str] | None = None) -> list[str]:
+    """Return a line for each variable that is set under a former name, with the present one."""
+    environ = os.environ if environ is None else environ
+    former = {name: RENAMED_SETTINGS[name.upper()] for name in sorted(environ) if name.upper() in RENAMED_SETTINGS}
+    return [f"{name}: renamed to {present}" for name, present in former.items()]
 
 
 def unknown_variables(classes: Sequence[type[BaseSettings]], environ: Mapping[str, str] | None = None) -> list[str]:

@@ -32,7 +32,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from trellis.config.authorities import trust
 from trellis.config.durations import Seconds
-from trellis.config.errors import SettingsError, problem_lines, unknown_variables
+from trellis.config.errors import SettingsError, problem_lines, renamed_variables, unknown_variables
 from trellis.config.nats_credentials import Credentials, CredentialsError, Kind
 from trellis.installer_api.redaction import redact_url
 
@@ -151,7 +151,7 @@ class ServiceSettings(BaseSettings):
         populate_by_name=True,
     )
 
-    service: ClassVar[str] = "people"
+    service: ClassVar[str] = "cli"
     """Whose settings they are; those of the command line's own tools are people's."""
 
     kubeconfig: Annotated[Path, AfterValidator(_home)] | None = Field(
@@ -198,7 +198,7 @@ class ServiceSettings(BaseSettings):
     )
     log_level: LogLevel = Field(default="info", description="libraries log warnings only, unless it is debug")
     identity: str = Field(default_factory=_identity, min_length=1, description="this process' name in leases")
-    grace_seconds: Annotated[Seconds, Field(gt=0)] = Field(
+    shutdown_grace_period: Annotated[Seconds, Field(gt=0)] = Field(
         default=20.0, description="how long running work may take to finish after SIGTERM"
     )
 
@@ -252,8 +252,10 @@ def load(cls: type[S], **overrides: Any) -> S:  # noqa: ANN401 (as the fields; p
     """Return the settings from the environment; overrides (from flags) win over it, None means not given.
 
     Raises:
-        SettingsError: one line for each variable that is missing or wrong.
+        SettingsError: one line for each variable that is missing, wrong or set under a former name.
     """
+    if renamed := renamed_variables():
+        raise SettingsError(renamed)
     given = {name: value for name, value in overrides.items() if value is not None}
     try:
         return cls(**given)

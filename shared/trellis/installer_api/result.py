@@ -57,11 +57,11 @@ class FailureReason(StrEnum):
     NO_SPACE = "NoSpace"
     READ_ONLY_TARGET = "ReadOnlyTarget"
     DISK_ERROR = "DiskError"
-    SHIM_DOES_NOT_RUN = "ShimDoesNotRun"
+    SHIM_NOT_EXECUTABLE = "ShimNotExecutable"
     RESTART_FAILED = "RestartFailed"
-    RUNTIME_DID_NOT_COME_UP = "RuntimeDidNotComeUp"
+    RUNTIME_START_FAILED = "RuntimeStartFailed"
     INTERRUPTED = "Interrupted"
-    NOT_VERIFIED = "NotVerified"
+    VERIFICATION_FAILED = "VerificationFailed"
     REFUSED_BEFORE = "RefusedBefore"
 
 

@@ -141,7 +141,7 @@ class Breaker:
                 await asyncio.sleep(self._timings.poll)
         finally:
             for labels in gauges:
-                self.kube.telemetry.metrics.breaker_open.remove(*labels)
+                self.kube.telemetry.metrics.circuit_breaker_open.remove(*labels)
 
     # --- answers ---
 
@@ -288,7 +288,7 @@ class Breaker:
                 kind=kind,
                 why=opening.why,
                 seconds=round(opening.until - opening.since),
-                close=f"trellis breaker close {self.scope.service.replace('_', '-')} {kind}",
+                close=f"trellis circuit-breaker close {self.scope.service.replace('_', '-')} {kind}",
             )
             self._changed.set()
         self._show()
@@ -308,7 +308,7 @@ class Breaker:
     def _show(self) -> None:
         telemetry, open_kinds = self.kube.telemetry, self._open_kinds()
         for kind in self.scope.populations:
-            telemetry.metrics.breaker_open.labels(telemetry.service, kind).set(kind in open_kinds)
+            telemetry.metrics.circuit_breaker_open.labels(telemetry.service, kind).set(kind in open_kinds)
 
     async def _tell(self, target: Destruction) -> float:
         """Say on the object, once an opening, that its destruction is held; return how long it will be."""
@@ -318,7 +318,7 @@ class Breaker:
         if (mark := (target.token, opening.since)) not in self._told:
             self._told.add(mark)
             telemetry = self.kube.telemetry
-            telemetry.metrics.breaker_held_total.labels(telemetry.service, target.kind).inc()
+            telemetry.metrics.circuit_breaker_held_total.labels(telemetry.service, target.kind).inc()
             await self.recorder.record(
                 regarding=ObjectRef(target.api_version, target.object_kind, target.name, target.uid, target.namespace),
                 type="Warning",

@@ -230,6 +230,6 @@ def held_message(target: Destruction, opening: Opening, service: str) -> str:
     """Return what the Event on a held object says."""
     return (
         f"{target.what} is held until {moment(opening.until)}: {opening.why}. "
-        f"If it is meant, let it go on: trellis breaker close {service.replace('_', '-')} {target.kind}. "
+        f"If it is meant, let it go on: trellis circuit-breaker close {service.replace('_', '-')} {target.kind}. "
         "If it is not, undo what caused it: nothing was done to this object"
     )

@@ -58,7 +58,7 @@ def make_ledger(namespace: str, ledger: Ledger, resource_version: str | None) ->
 
     With the resourceVersion of what was read, writing it is a compare-and-swap.
     """
-    marks = {names.ANNOTATION_HALTED: ledger.halted, names.ANNOTATION_HALT_TOLD: ledger.told}
+    marks = {names.ANNOTATION_HALTED: ledger.halted, names.ANNOTATION_HALT_PUBLISHED: ledger.told}
     metadata: Manifest = {
         "name": names.LEDGER,
         "namespace": namespace,
@@ -92,6 +92,6 @@ def read_ledger(manifest: Manifest) -> Ledger:
     marks = metadata.get("annotations") or {}
     halted, told = (
         tuple(filter(None, (marks.get(key) or "").split(",")))
-        for key in (names.ANNOTATION_HALTED, names.ANNOTATION_HALT_TOLD)
+        for key in (names.ANNOTATION_HALTED, names.ANNOTATION_HALT_PUBLISHED)
     )
     return Ledger(entries, halted, told, metadata.get("uid", ""), metadata.get("resourceVersion"))

@@ -29,7 +29,7 @@ class Reason(StrEnum):
     INSTALLER_FAILED = "InstallerFailed"
     HANDLER_MISSING = "HandlerMissing"
     CANARY_FAILED = "CanaryFailed"
-    UNPROVED = "Unproved"
+    VERIFICATION_FAILED = "VerificationFailed"
     NOT_STARTING = "InstallerNotStarting"
     JOB_REFUSED = "InstallerJobRefused"
     INSTALLER_REFUSED = "InstallerRefused"

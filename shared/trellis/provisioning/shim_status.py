@@ -31,7 +31,7 @@ class Reason(StrEnum):
     PAUSED = "Paused"
     HALTED = "RolloutHalted"
     FAILING = "NodesFailing"
-    HEALTHY = "AsExpected"
+    HEALTHY = "Healthy"
     RUNTIME_CLASS_CONFLICT = "RuntimeClassConflict"
     RUNTIME_CLASS_REFUSED = "RuntimeClassRefused"
     LEDGER_REFUSED = "LedgerRefused"

@@ -38,7 +38,7 @@ class Refusal(StrEnum):
 
     INVALID = "InvalidShim"
     HANDLER_CONFLICT = "HandlerConflict"
-    UNVERIFIED = "Unverified"
+    CHECKSUM_MISSING = "ChecksumMissing"
     UNSIGNED = "Unsigned"
     NO_SOURCE = "NoSourceForPlatform"
 
@@ -124,7 +124,7 @@ def view_shim(manifest: Manifest) -> ShimView:
         "deleting": "deletionTimestamp" in metadata,
         "deleted_at": unix_seconds(metadata.get("deletionTimestamp")) or 0,
         "finalizers": tuple(metadata.get("finalizers") or ()),
-        "forgiven": _seconds((metadata.get("annotations") or {}).get(names.ANNOTATION_FORGIVEN, "")),
+        "forgiven": _seconds((metadata.get("annotations") or {}).get(names.ANNOTATION_ACKNOWLEDGED, "")),
     }
     try:
         spec = Shim.model_validate(manifest).spec
@@ -258,7 +258,7 @@ def wish_for(shim: ShimView, architecture: str, *, require_checksum: bool) -> Sh
     if source is None:
         return Refusal.NO_SOURCE
     if require_checksum and not source.is_pinned:
-        return Refusal.UNVERIFIED
+        return Refusal.CHECKSUM_MISSING
     if source in shim.unsigned:
         return Refusal.UNSIGNED
     return _wish(shim, (source,), _version(shim.handler, source, shim.options))

@@ -32,7 +32,7 @@ END_NOW_SECONDS: Final = 1
 """``activeDeadlineSeconds`` of a Job that was told to end: the only way to stop its pods and keep what they said."""
 UNDO: Final = "undo"
 """Operation of a Job that brings a node back to what its marks say: what was tried there did not prove itself."""
-UNPROVED: Final = "?"
+VERIFICATION_FAILED: Final = "?"
 """Begins the version of a Shim that is on a node and of which nothing is proved; behind it stands the last version that
 was proved there, if there was one. It is no version that a node is ever to have."""
 KWASM: Final = "kwasm"
@@ -171,7 +171,7 @@ class NodeView:
     recorded: Digests = field(init=False, repr=False, compare=False)
     """What the Node's record names, be it that of a former Node of the name."""
     installed: Digests = field(init=False, repr=False, compare=False)
-    """What is on this very Node by its marks; :data:`UNPROVED` begins the digests that prove nothing."""
+    """What is on this very Node by its marks; :data:`VERIFICATION_FAILED` begins the digests that prove nothing."""
 
     def __post_init__(self) -> None:
         """Decode the annotations: once, as each plan asks for them. Nodes share what equal ones decode to."""
@@ -319,17 +319,17 @@ def recorded_on(node: NodeView) -> dict[str, str]:
 
 def proved_of(digests: Mapping[str, str]) -> dict[str, str]:
     """Return of digests by Shim name those of versions that were proved."""
-    return {name: digest for name, digest in digests.items() if not digest.startswith(UNPROVED)}
+    return {name: digest for name, digest in digests.items() if not digest.startswith(VERIFICATION_FAILED)}
 
 
 def unproved(digest: str | None) -> str:
     """Return what stands for a Shim of which nothing is proved any more, from its digest in a node's marks, if any."""
-    return UNPROVED + last_proved(digest)
+    return VERIFICATION_FAILED + last_proved(digest)
 
 
 def last_proved(digest: str | None) -> str:
     """Return the last version that was proved, from a digest in a node's marks; "" if there was none."""
-    return (digest or "").removeprefix(UNPROVED)
+    return (digest or "").removeprefix(VERIFICATION_FAILED)
 
 
 def held_back(target: Target, node: NodeView, held: Collection[str]) -> Target:

@@ -160,7 +160,7 @@ async def run_services(
     together = Together((service.name for service in services), timings.together)
     for service in services:
         service.together = together
-    with Ending(stop, max(service.settings.grace_seconds for service in services), timings.ending):
+    with Ending(stop, max(service.settings.shutdown_grace_period for service in services), timings.ending):
         server = HealthServer(process_metrics(), [service.health for service in services], timings.health)
         port = await server.start(health_port)
         _log.info("serving health", port=port, services=[service.name for service in services])

@@ -131,7 +131,7 @@ class Service(ABC):
     async def run(self, stop: asyncio.Event) -> None:
         """Work until ``stop`` is set; returns within the grace period."""
         bind_service(self.name)
-        self._grace = Grace(self.settings.grace_seconds)
+        self._grace = Grace(self.settings.shutdown_grace_period)
         kube = self.kube or await Kube.connect(
             Access(self.settings.kubeconfig, self.settings.context),
             telemetry=self.telemetry,

@@ -99,9 +99,11 @@ class Ending:
     A context around the services' run, in the main thread. Leaving it says that everything of ours has returned.
     """
 
-    def __init__(self, stop: asyncio.Event, grace_seconds: float, timings: EndingTimings = EndingTimings()) -> None:
+    def __init__(
+        self, stop: asyncio.Event, shutdown_grace_period: float, timings: EndingTimings = EndingTimings()
+    ) -> None:
         self._stop = stop
-        self._grace = grace_seconds
+        self._grace = shutdown_grace_period
         self._timings = timings
         self._loop = asyncio.get_running_loop()
         self._asked_at: float | None = None
@@ -143,7 +145,7 @@ class Ending:
         try:
             word = self._words.get(timeout=self._grace)
         except queue.Empty:
-            _log.error("did not stop in time: ended, its lease expires by itself", grace_seconds=self._grace)
+            _log.error("did not stop in time: ended, its lease expires by itself", shutdown_grace_period=self._grace)
             self._end(_STATUS_FORCED)
             return
         if word is not None:

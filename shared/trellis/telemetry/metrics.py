@@ -77,10 +77,12 @@ class Metrics(ConsoleMetrics):
         )
         self.retries_total: Final = self._counter("retries", "Runs that failed and will be repeated", "queue")
         self.dead_letters_total: Final = self._counter("dead_letters", "Messages given up on", "reason")
-        self.facts_published_total: Final = self._counter("facts_published", "Facts said on the bus", "type")
-        self.facts_received_total: Final = self._counter("facts_received", "Facts heard on the bus", "type")
-        self.facts_too_new_total: Final = self._counter(
-            "facts_too_new", "Facts left alone, as they are of a later version than the type read here", "type"
+        self.events_published_total: Final = self._counter("events_published", "Facts said on the bus", "type")
+        self.events_received_total: Final = self._counter("events_received", "Facts heard on the bus", "type")
+        self.events_unsupported_version_total: Final = self._counter(
+            "events_unsupported_version",
+            "Facts left alone, as they are of a later version than the type read here",
+            "type",
         )
         self.kube_requests_total: Final = self._counter(
             "kube_requests",
@@ -90,8 +92,12 @@ class Metrics(ConsoleMetrics):
             "code",
         )
         self.leader: Final = self._gauge("leader", "1 while this process leads the service")
-        self.breaker_open: Final = self._gauge("breaker_open", "1 while destructions of a kind are held", "kind")
-        self.breaker_held_total: Final = self._counter("breaker_held", "Destructions that an open breaker held", "kind")
+        self.circuit_breaker_open: Final = self._gauge(
+            "circuit_breaker_open", "1 while destructions of a kind are held", "kind"
+        )
+        self.circuit_breaker_held_total: Final = self._counter(
+            "circuit_breaker_held", "Destructions that an open breaker held", "kind"
+        )
         self.queue_depth: Final = self._gauge("queue_depth", "Keys that wait or run", "queue")
         self.queue_oldest_seconds: Final = self._gauge("queue_oldest_seconds", "Age of the oldest waiting key", "queue")
         self.watch_staleness_seconds: Final = self._gauge(
@@ -103,19 +109,19 @@ class Metrics(ConsoleMetrics):
         self.subscription_staleness_seconds: Final = self._gauge(
             "subscription_staleness_seconds", "Time since a subscription's loop last made progress", "subscription"
         )
-        self.lattice_copies_total: Final = self._counter(
-            "lattice_copies", "Events of lattices copied to the bus", "lattice", "event"
+        self.lattice_forwarded_events_total: Final = self._counter(
+            "lattice_forwarded_events", "Events of lattices copied to the bus", "lattice", "event"
         )
-        self.lattice_lag_messages: Final = self._gauge(
-            "lattice_lag_messages", "Events of a lattice that wait to be copied; -1: not known", *_OF_STREAM
+        self.lattice_forwarder_lag_messages: Final = self._gauge(
+            "lattice_forwarder_lag_messages", "Events of a lattice that wait to be copied; -1: not known", *_OF_STREAM
         )
-        self.lattice_lag_seconds: Final = self._gauge(
-            "lattice_lag_seconds",
+        self.lattice_forwarder_lag_seconds: Final = self._gauge(
+            "lattice_forwarder_lag_seconds",
             "Since when events of a lattice wait to be copied; they live 70 s",
             *_OF_STREAM,
         )
-        self.lattice_silent_seconds: Final = self._gauge(
-            "lattice_silent_seconds", "Time since a lattice last said or answered anything", *_OF_LATTICE
+        self.lattice_seconds_since_last_message: Final = self._gauge(
+            "lattice_seconds_since_last_message", "Time since a lattice last said or answered anything", *_OF_LATTICE
         )
         self.lattice_applications: Final = self._gauge(
             "lattice_applications", "Applications that a lattice has deployed", *_OF_LATTICE
@@ -136,9 +142,11 @@ class Metrics(ConsoleMetrics):
             buckets=_HANDLER_BUCKETS,
             registry=self.registry,
         )
-        self.secrets_in_work: Final = self._gauge("secrets_in_work", "Requests for secrets that wait or are in work")
-        self.secrets_links: Final = self._gauge(
-            "secrets_links", "Connections to the NATS of lattices over which secrets are asked for", "state"
+        self.secrets_in_progress: Final = self._gauge(
+            "secrets_in_progress", "Requests for secrets that wait or are in work"
+        )
+        self.secrets_connections: Final = self._gauge(
+            "secrets_connections", "Connections to the NATS of lattices over which secrets are asked for", "state"
         )
         self.secrets_audit_dropped_total: Final = self._counter(
             "secrets_audit_dropped", "Facts about secrets that could not be said; the log has them"
@@ -186,8 +194,8 @@ class Metrics(ConsoleMetrics):
         self.lattice_owned: Final = self._gauge(
             "lattice_owned", "1 while this cluster keeps a lattice's applications", *_OF_LATTICE
         )
-        self.lattice_linked: Final = self._gauge(
-            "lattice_linked", "1 while there is a connection to a lattice's NATS", *_OF_LATTICE
+        self.lattice_connected: Final = self._gauge(
+            "lattice_connected", "1 while there is a connection to a lattice's NATS", *_OF_LATTICE
         )
         self.rollouts_halted: Final = self._gauge("rollouts_halted", "Shims whose rollout too many failures halted")
         self.part_ready: Final = self._gauge("part_ready", "1 while a part that readiness depends on works", "part")
@@ -226,7 +234,7 @@ class Metrics(ConsoleMetrics):
             messages: how many wait.
             seconds: since when.
         """
-        gauges = (self.lattice_lag_messages, self.lattice_lag_seconds)
+        gauges = (self.lattice_forwarder_lag_messages, self.lattice_forwarder_lag_seconds)
         return self._observe(gauges, (service, *of), (messages, seconds))
 
     def lattice(
@@ -241,7 +249,7 @@ class Metrics(ConsoleMetrics):
             applications: how many are deployed.
             services: how many mirror them.
         """
-        gauges = (self.lattice_silent_seconds, self.lattice_applications, self.lattice_services)
+        gauges = (self.lattice_seconds_since_last_message, self.lattice_applications, self.lattice_services)
         return self._observe(gauges, (service, *of), (silent, applications, services))
 
     def kept_lattice(self, service: str, of: tuple[str, str, str], reads: KeptReads) -> Forget:
@@ -252,7 +260,7 @@ class Metrics(ConsoleMetrics):
             of: as in ``lattice``.
             reads: what is read.
         """
-        gauges = (self.lattice_synced_age_seconds, self.lattice_owned, self.lattice_linked)
+        gauges = (self.lattice_synced_age_seconds, self.lattice_owned, self.lattice_connected)
         forgets = [self._observe(gauges, (service, *of), (reads.synced_age, reads.owned, reads.linked))]
         for phase, read in reads.phases.items():
             forgets.append(self._observe((self.lattice_application_objects,), (service, *of, phase), (read,)))

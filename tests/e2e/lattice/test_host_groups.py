@@ -90,7 +90,7 @@ async def test_what_a_real_lattice_tells_stands_on_the_group_and_outlives_wadm(
 
 
 async def _hosts_are_shown(hosts: HostWorld, real: str, stub: StubHost, pods: tuple[str, str]) -> None:
-    status = await shown(hosts, "both hosts", lambda status: said(status, "HostsReported") == ("True", "HostsHeard"))
+    status = await shown(hosts, "both hosts", lambda status: said(status, "HostsReporting") == ("True", "AllReporting"))
     first, second = status["hosts"]
     assert [(one["pod"], one["id"], one["reported"]) for one in (first, second)] == [
         (pods[0], real, "Yes"),
@@ -139,12 +139,12 @@ async def _wadm_goes_and_comes(hosts: HostWorld, real_lattice: RealLattice) -> N
     await asyncio.to_thread(real_lattice.kill_wadm)
     try:
         status = await shown(
-            hosts, "it is missed", lambda status: said(status, "ApplicationsKnown") == ("Unknown", "WadmAway")
+            hosts, "it is missed", lambda status: said(status, "ApplicationsKnown") == ("Unknown", "WadmUnavailable")
         )
         assert (status["apps"], status["app_count"]) == (before["apps"], 1)
-        assert said(status, "HostsReported") == ("True", "HostsHeard"), "hosts need no wadm"
+        assert said(status, "HostsReporting") == ("True", "AllReporting"), "hosts need no wadm"
         assert said(status, "Ready") == ("True", "HostsReady")
     finally:
         await asyncio.to_thread(real_lattice.start_wadm)
-    await shown(hosts, "it is back", lambda status: said(status, "ApplicationsKnown") == ("True", "AsExpected"))
+    await shown(hosts, "it is back", lambda status: said(status, "ApplicationsKnown") == ("True", "Healthy"))
     assert hosts.status("group")["apps"] == before["apps"]

@@ -53,7 +53,7 @@ async def test_while_wadm_is_away_nothing_is_lost_and_changes_go_on_when_it_is_b
         await asyncio.to_thread(real_lattice.kill_wadm)
         try:
             kept.patch("web", {"spec": spec("file:///none-2.wasm")})
-            await kept.condition("web", "Synced", "Unknown", "WadmAway")
+            await kept.condition("web", "Synced", "Unknown", "WadmUnavailable")
         finally:
             await asyncio.to_thread(real_lattice.start_wadm)
         found = await kept.synced("web")

@@ -136,7 +136,7 @@ async def test_an_object_that_is_let_go_by_force_does_not_come_back(
             kept.patch("web", {"metadata": {"finalizers": None}})
             await kept.gone("web")
             await eventually(lambda: tombstones(kept), "a tombstone", seconds=PATIENCE)
-            await eventually(lambda: "LetGo" in kept.warnings(), "an Event", seconds=PATIENCE)
+            await eventually(lambda: "FinalizerRemoved" in kept.warnings(), "an Event", seconds=PATIENCE)
         finally:
             await asyncio.to_thread(real_lattice.start_wadm)
     async with kept.manager():
@@ -225,7 +225,7 @@ async def test_uninstalling_takes_every_finalizer_and_leaves_wadm_alone(kept: Ke
     async with kept.manager():
         kept.apply("web", spec())
         await kept.synced("web")
-    async with kept.manager(let_go=True):
+    async with kept.manager(remove_finalizers=True):
         await kept.until("web", "without finalizer", lambda one: not one["metadata"].get("finalizers"))
     kept.delete("web")
     await kept.gone("web")
@@ -254,7 +254,7 @@ async def test_no_right_is_missing(kept: KeptWorld, wadm: Wadm, cluster: Cluster
             await kept.condition("stays", "Synced", "False", "NoLattice")
             kept.delete("stays")
             await kept.gone("stays")
-            await eventually(lambda: "LetGo" in kept.warnings(), "an Event", seconds=PATIENCE)
+            await eventually(lambda: "FinalizerRemoved" in kept.warnings(), "an Event", seconds=PATIENCE)
             assert service.health.readiness().reasons == ()
     records = kept.hosts.fleet.writes(mark)
     assert refused(records, account.user) == []
@@ -275,16 +275,16 @@ async def test_a_group_says_since_when_its_lattices_applications_may_be_old(
         await eventually(lambda: said() == ("True", "Synced"), "it is said", seconds=PATIENCE)
         await asyncio.to_thread(real_lattice.nats.kill)
         try:
-            await eventually(lambda: said() == ("Unknown", "WadmAway"), "wadm is away", seconds=PATIENCE)
+            await eventually(lambda: said() == ("Unknown", "WadmUnavailable"), "wadm is away", seconds=PATIENCE)
             # host_manager, too, wrote its part of the status.
             away = "the lattice is away for host_manager"
             await eventually(
-                lambda: kept.hosts.condition("group", "HostsReported")[0] == "Unknown", away, seconds=PATIENCE
+                lambda: kept.hosts.condition("group", "HostsReporting")[0] == "Unknown", away, seconds=PATIENCE
             )
-            assert said() == ("Unknown", "WadmAway")
+            assert said() == ("Unknown", "WadmUnavailable")
         finally:
             await asyncio.to_thread(real_lattice.nats.start)
             await asyncio.to_thread(real_lattice.kill_wadm)
             await asyncio.to_thread(real_lattice.start_wadm)
         await eventually(lambda: said() == ("True", "Synced"), "it is there again", seconds=PATIENCE)
-        assert kept.hosts.condition("group", "HostsReported")[1]
+        assert kept.hosts.condition("group", "HostsReporting")[1]

@@ -159,13 +159,13 @@ async def test_services_know_the_servers_by_what_is_issued_and_go_on_while_it_is
 
         mount(made.authority, {"ca.crt": installed.secret(OTHER)["ca.crt"]})
         with pytest.raises(BusUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
-            await dial(made.servers.url("people"), "test", by_the_word_of(made.ca_file))
+            await dial(made.servers.url("cli"), "test", by_the_word_of(made.ca_file))
         async with service(installed, made, tmp_path) as watcher:
             await eventually_async(partial(complains, watcher, "CERTIFICATE_VERIFY_FAILED"), FOLLOWED_SECONDS)
             mount(made.authority, {"ca.crt": issued["ca.crt"]})
             await watcher.ready()
 
-            client = await dial(made.servers.url("people"), "test", by_the_word_of(made.ca_file))
+            client = await dial(made.servers.url("cli"), "test", by_the_word_of(made.ca_file))
             await client.subscribe(FACTS, cb=made.hear)
             await settle(client)
             await goes_on(made, fleet, watcher)
@@ -199,7 +199,7 @@ async def test_who_knows_the_authority_of_before_its_renewal_believes_what_it_si
         directory.mkdir()
         async with pods(installed, shown, directory) as made:
             mount(made.authority, {"ca.crt": known["ca.crt"]})
-            client = await dial(made.servers.url("people"), "test", by_the_word_of(made.ca_file))
+            client = await dial(made.servers.url("cli"), "test", by_the_word_of(made.ca_file))
             await client.close()
 
 

@@ -113,7 +113,7 @@ def test_on_containerd_16_a_shim_that_nothing_can_try_says_what_to_do(old_world:
 
 
 def _refusal(how: str) -> str:
-    return "WrongArchitecture" if how == "other-architecture" else "ShimDoesNotRun"
+    return "WrongArchitecture" if how == "other-architecture" else "ShimNotExecutable"
 
 
 def _programs(world: World) -> str:

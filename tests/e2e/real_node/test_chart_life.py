@@ -33,7 +33,7 @@ from support.nodes.shim_archives import archive
 from support.suite.jaeger import JAEGER, jaeger_image
 from trellis import names
 from trellis.bus.accounts.naming import CLAIM_STREAM
-from trellis.bus.accounts.permissions import PEOPLE_INBOX
+from trellis.bus.accounts.permissions import CLI_INBOX
 from trellis.events.subjects import STREAM_SUBJECTS
 from trellis_dev.localcluster.building import How
 from trellis_dev.localcluster.node_images import hello_wasm_image
@@ -159,7 +159,7 @@ def streams(life: Life) -> dict[str, datetime | None]:
     """Return when each stream of the bus was made."""
 
     async def read(address: str) -> dict[str, datetime | None]:
-        client = await nats.connect(address, inbox_prefix=PEOPLE_INBOX)
+        client = await nats.connect(address, inbox_prefix=CLI_INBOX)
         try:
             js = client.jetstream()
             return {name: (await js.stream_info(name)).created for name in (*STREAM_SUBJECTS, CLAIM_STREAM)}

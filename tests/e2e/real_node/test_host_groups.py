@@ -137,7 +137,7 @@ async def test_hosts_are_shown_scale_stop_in_good_order_and_go(world: World, tmp
         assert two[pod] == first, "the first runs on"
 
         kill(world.info.name, "lattice-nats")
-        status = await world.shown("group", "it is missed", lambda status: "LatticeAway" in _reasons(status))
+        status = await world.shown("group", "it is missed", lambda status: "LatticeUnreachable" in _reasons(status))
         assert {host["reported"] for host in status["hosts"]} == {"Unknown"}
         assert {host["id"] for host in status["latticeHosts"]} == set(two.values())
         await asyncio.to_thread(restart, world.info.name, "lattice-nats")
@@ -192,10 +192,10 @@ async def test_silent_hosts_are_shown_and_restarted_one_at_a_time_if_that_is_ask
     async with world.host_manager(tmp_path):
         world.group("silent", lattice, hostReplicas=2, schedulingOptions=quiet)
         # They say that they start, and nothing after that.
-        status = await world.shown("silent", "they are silent", lambda status: "HostsSilent" in _reasons(status))
+        status = await world.shown("silent", "they are silent", lambda status: "HeartbeatMissing" in _reasons(status))
         before = world.pods("silent")
         assert {host["ready"] for host in status["hosts"]} == {True}, "to Kubernetes they are well"
-        assert any(pod in _message(status, "HostsReported") for pod in before)
+        assert any(pod in _message(status, "HostsReporting") for pod in before)
         both = await world.shown(
             "silent", "both", lambda found: [one["reported"] for one in found["hosts"]] == ["No"] * 2
         )
@@ -249,7 +249,7 @@ def _others(status: Status, pods: list[str]) -> list[str]:
     return [host["reported"] for host in status.get("hosts") or () if host["pod"] not in pods]
 
 
-WELL = {("Ready", "True"), ("Progressing", "False"), ("Degraded", "False"), ("HostsReported", "True")}
+WELL = {("Ready", "True"), ("Progressing", "False"), ("Degraded", "False"), ("HostsReporting", "True")}
 
 
 def _conditions(status: Status) -> set[tuple[str, str]]:

@@ -197,8 +197,8 @@ def test_a_later_version_needs_no_restart_and_no_more_memory_than_its_job_has(wo
         ("shim", {"sha256": None}, FailureReason.CHECKSUM_MISSING, 2),
         ("shim", {"location": "http://127.0.0.1:1/shim"}, FailureReason.DOWNLOAD_FAILED, 1),
         ("other-machine", {}, FailureReason.WRONG_ARCHITECTURE, 2),
-        ("no-shim", {}, FailureReason.SHIM_DOES_NOT_RUN, 1),
-        ("hangs", {}, FailureReason.SHIM_DOES_NOT_RUN, 1),
+        ("no-shim", {}, FailureReason.SHIM_NOT_EXECUTABLE, 1),
+        ("hangs", {}, FailureReason.SHIM_NOT_EXECUTABLE, 1),
     ],
     ids=["checksum", "no-checksum", "no-server", "other-machine", "no-shim", "hangs"],
 )

@@ -60,7 +60,7 @@ def test_a_program_that_is_no_shim_is_said_on_shim_and_node_and_changes_nothing(
     eventually(lambda: world.condition("broken", "Degraded").startswith("True"), "the Shim says that it fails")
     assert NODE in world.condition("broken", "Degraded")
     eventually(
-        lambda: any("ShimDoesNotRun" in event for event in world.events("Node", NODE)), "an Event of the Node", 30
+        lambda: any("ShimNotExecutable" in event for event in world.events("Node", NODE)), "an Event of the Node", 30
     )
     assert not {"broken", names.LABEL_WASM_READY} & set(world.labels())
     kubectl("delete", "shim", "broken", "--timeout=300s")

@@ -17,7 +17,7 @@ from trellis_dev.localcluster.nats import NatsServer
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.thorough]
 
 OBJECTS, AGE = "trellis_lattice_application_objects", "trellis_lattice_synced_age_seconds"
-OWNED, LINKED = "trellis_lattice_owned", "trellis_lattice_linked"
+OWNED, LINKED = "trellis_lattice_owned", "trellis_lattice_connected"
 
 
 def measured(service: LedService, name: str, lattice: str, **labels: str) -> float | None:

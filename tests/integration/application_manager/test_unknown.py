@@ -49,7 +49,7 @@ async def test_host_groups_that_are_not_served_let_no_application_go(
     async with manager_without(kept, tmp_path, HOST_CONFIGS) as (service, proxy):
         await not_ready_for(service, HOST_CONFIGS)
         kept.delete("web")
-        found = await kept.condition("web", "Synced", "Unknown", "WadmAway")
+        found = await kept.condition("web", "Synced", "Unknown", "WadmUnavailable")
         assert names.FINALIZER_APPLICATIONS in found["metadata"]["finalizers"]
         await wadm_has(wadm, "web")
         proxy.withheld = ""

@@ -23,7 +23,7 @@ from support.nats.nats_users import NatsUsers
 from support.suite.settling import settle
 from support.suite.tiers import first_of
 from trellis.bus.accounts.naming import CLAIM_STREAM, LAST_FACTS, consumer_name, inbox_prefix
-from trellis.bus.accounts.permissions import OUTSIDE, PEOPLE, PEOPLE_INBOX
+from trellis.bus.accounts.permissions import CLI, CLI_INBOX, OUTSIDE
 from trellis.bus.bus import Bus, BusTimings, BusUnavailable, NotAllowed
 from trellis.bus.connection.connection import REFUSED
 from trellis.bus.connection.user_client import PermissionDenied, UserClient
@@ -111,7 +111,7 @@ async def test_both_services_say_hear_and_read_back_what_they_need(world: World)
 
 
 async def test_an_unreadable_fact_becomes_a_dead_letter(world: World) -> None:
-    provisioner, people = world.bus(PROVISIONER), await world.client(PEOPLE, PEOPLE_INBOX)
+    provisioner, people = world.bus(PROVISIONER), await world.client(CLI, CLI_INBOX)
     provisioner.subscribe("nodes", [NodeOptedOut], Listener())
     await provisioner.connect()
     await provisioner.start()
@@ -237,7 +237,7 @@ async def test_streams_are_not_deleted_purged_or_changed_by_anybody(world: World
     node = await said(watcher)
     for user, inbox in (
         stranger_and_inbox(),
-        (PEOPLE, PEOPLE_INBOX),
+        (CLI, CLI_INBOX),
         (OUTSIDE, "_INBOX"),
     ):
         client = await world.client(user, inbox)
@@ -293,7 +293,7 @@ async def test_making_a_stream_that_is_there_changes_nothing(world: World) -> No
 )
 async def test_a_consumer_that_pushes_elsewhere_gets_round_no_permission(world: World, target: str) -> None:
     """NATS checks no permission on the subject a consumer pushes to; a second one shows that the first had its time."""
-    client, people = await world.client(*stranger_and_inbox()), await world.client(PEOPLE, PEOPLE_INBOX)
+    client, people = await world.client(*stranger_and_inbox()), await world.client(CLI, CLI_INBOX)
     outside, watcher, node = await world.client(OUTSIDE, "_INBOX"), world.bus(NODE_WATCHER), key()
     await watcher.connect()
     await client.jetstream().publish(fact_subject("c1", opted_out(node)), b"")  # empty, as the API wants it
@@ -322,7 +322,7 @@ async def contents(jetstream: JetStreamContext) -> list[tuple[str | None, object
     return [(info.config.name, info.state.subjects) for info in infos]
 
 
-@pytest.mark.parametrize("user", ["node_watcher.c1", "provisioner.c2", PEOPLE, OUTSIDE])
+@pytest.mark.parametrize("user", ["node_watcher.c1", "provisioner.c2", CLI, OUTSIDE])
 async def test_nobody_else_reads_changes_removes_or_acknowledges_a_durable(world: World, user: str) -> None:
     provisioner, watcher, heard = world.bus(PROVISIONER), world.bus(NODE_WATCHER), Listener(acknowledge=False)
     provisioner.subscribe("nodes", [NodeOptedOut], heard)
@@ -332,9 +332,7 @@ async def test_nobody_else_reads_changes_removes_or_acknowledges_a_durable(world
     node = await said(watcher)
     await eventually(lambda: node in heard.names)
     service, _, cluster = user.partition(".")
-    client = await world.client(
-        user, {PEOPLE: PEOPLE_INBOX, OUTSIDE: "_INBOX"}.get(user, inbox_prefix(service, cluster))
-    )
+    client = await world.client(user, {CLI: CLI_INBOX, OUTSIDE: "_INBOX"}.get(user, inbox_prefix(service, cluster)))
     for name in (consumer_name(PROVISIONER, "nodes", "c1"), consumer_name(PROVISIONER, LAST_FACTS, "c1")):
         config = ConsumerConfig(
             name=name, durable_name=name, ack_policy=AckPolicy.EXPLICIT, filter_subject="trellis.evt.>"
@@ -353,7 +351,7 @@ async def test_nobody_else_reads_changes_removes_or_acknowledges_a_durable(world
     with pytest.raises(PermissionDenied):
         await client.request(received.ack._reply, b"")
     await client.close()
-    people = await world.client(PEOPLE, PEOPLE_INBOX)
+    people = await world.client(CLI, CLI_INBOX)
 
     async def owed() -> int:
         info = await people.jetstream().consumer_info(STREAM_EVENTS, consumer_name(PROVISIONER, "nodes", "c1"))
@@ -377,7 +375,7 @@ async def test_another_users_answers_are_not_heard(world: World) -> None:
         errors.append(error)
 
     client._error_cb = note
-    for inbox in ("_INBOX_provisioner.c1.>", "_INBOX_node_watcher.c2.>", "_INBOX_people.>", "_INBOX.>", ">"):
+    for inbox in ("_INBOX_provisioner.c1.>", "_INBOX_node_watcher.c2.>", "_INBOX_cli.>", "_INBOX.>", ">"):
         await client.subscribe(inbox)
     await settle(client)
     await eventually(lambda: len(errors) == 5)

@@ -15,7 +15,7 @@ from support.nats.buses import Buses, Listener, eventually_async, opted_out
 from support.nats.nats_users import NatsUsers
 from support.suite.tiers import first_of
 from support.suite.typed import Done, typed
-from trellis.bus.accounts.permissions import OUTSIDE, PEOPLE, PEOPLE_INBOX
+from trellis.bus.accounts.permissions import CLI, CLI_INBOX, OUTSIDE
 from trellis.bus.connection.connection import REFUSED
 from trellis.bus.connection.user_client import UserClient
 from trellis.events.node import NodeOptedOut
@@ -49,8 +49,8 @@ async def told(tmp_path: Path) -> AsyncIterator[Told]:
             await bus.connect()
             await bus.start()
         await watcher.publish(opted_out("good"), dedup="good")
-        people = UserClient(users.credentials(PEOPLE))
-        await people.connect(server.url, inbox_prefix=PEOPLE_INBOX)
+        people = UserClient(users.credentials(CLI))
+        await people.connect(server.url, inbox_prefix=CLI_INBOX)
         await people.jetstream().publish(fact_subject("c1", opted_out("poison")), b"poison")
 
         async def buried() -> bool:
@@ -63,14 +63,14 @@ async def told(tmp_path: Path) -> AsyncIterator[Told]:
 
 
 async def test_people_read_facts_and_read_replay_and_remove_dead_letters(told: Told) -> None:
-    facts = await asyncio.to_thread(told.trellis, PEOPLE, "events", "replay", "-o", "json")
+    facts = await asyncio.to_thread(told.trellis, CLI, "events", "replay", "-o", "json")
     assert facts.returncode == 0, facts.stderr
     assert '"good"' in facts.stdout
-    listed = await asyncio.to_thread(told.trellis, PEOPLE, "dead", "list", "-o", "json")
+    listed = await asyncio.to_thread(told.trellis, CLI, "dead-letters", "list", "-o", "json")
     assert "poison" in listed.stdout, listed.stderr
-    replayed = await asyncio.to_thread(told.trellis, PEOPLE, "dead", "replay", "--all")
+    replayed = await asyncio.to_thread(told.trellis, CLI, "dead-letters", "replay", "--all")
     assert replayed.returncode == 0, replayed.stderr
-    again = await asyncio.to_thread(told.trellis, PEOPLE, "dead", "list", "-o", "json")
+    again = await asyncio.to_thread(told.trellis, CLI, "dead-letters", "list", "-o", "json")
     assert "poison" not in again.stdout
     assert again.returncode == 0, again.stderr
 
@@ -78,7 +78,7 @@ async def test_people_read_facts_and_read_replay_and_remove_dead_letters(told: T
 @pytest.mark.parametrize("user", first_of([OUTSIDE, "node_watcher.c1", None]))
 async def test_whoever_is_not_people_is_told_what_lacks(told: Told, user: str | None) -> None:
     lacks = r'subscribe .*"\S+"' if user else REFUSED
-    for command in (("dead", "list"), ("dead", "replay", "1"), ("events", "replay")):
+    for command in (("dead-letters", "list"), ("dead-letters", "replay", "1"), ("events", "replay")):
         ended = await asyncio.to_thread(told.trellis, user, *command)
         assert ended.returncode == 1
         assert re.search(lacks, ended.stderr), ended.stderr

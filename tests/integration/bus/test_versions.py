@@ -83,7 +83,7 @@ async def test_a_newer_version_on_the_subject_of_a_known_one_is_counted_and_left
     await eventually_async(all_acknowledged)
     assert await dead_letters(jetstream, buses.cluster) == []
     labels = {"service": "provisioner", "type": f"{TYPE}.v1"}
-    assert buses.metrics.registry.get_sample_value("trellis_facts_too_new_total", labels) == 1
+    assert buses.metrics.registry.get_sample_value("trellis_events_unsupported_version_total", labels) == 1
 
 
 async def test_a_version_that_is_read_no_more_is_a_dead_letter(buses: Buses, jetstream: JetStreamContext) -> None:

@@ -71,7 +71,7 @@ async def test_people_hear_what_is_said(bus: tuple[str, ChartBus]) -> None:
     mode, server = bus
     heard: list[str] = []
     people, service = (
-        await server.connected("people", heard),
+        await server.connected("cli", heard),
         await server.connected("node-watcher" if mode == "services" else "bundle", heard),
     )
     listening = await people.subscribe("trellis.evt.>")

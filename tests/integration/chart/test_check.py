@@ -94,7 +94,7 @@ async def test_all_that_is_well_is_and_the_sick_one_is_named(
     ):
         account.apply([one for one in found if one["kind"] in RBAC_KINDS])
         bus = server.url.split("//")[1]
-        url = installation.secret("trellis-nats-people")["url"].replace("trellis-nats.trellis-system:4222", bus)
+        url = installation.secret("trellis-nats-cli")["url"].replace("trellis-nats.trellis-system:4222", bus)
         try:
             where = Where(cluster, cluster_api, tmp_path, bus)
             async with processes(where, installation.deployments()) as started:

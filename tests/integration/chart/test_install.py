@@ -159,13 +159,13 @@ def test_passwords_of_the_bus_stay_as_they_are_on_an_upgrade(release: Release, c
 
     release.apply(nats={"enabled": True})
     before = secrets()
-    assert set(before) == {"trellis-nats-server", "trellis-nats-people", "trellis-nats-secrets-backend"}
+    assert set(before) == {"trellis-nats-server", "trellis-nats-cli", "trellis-nats-secrets-backend"}
     release.apply(nats={"enabled": True}, otlpEndpoint="http://collector:4318")
     assert secrets() == before
     cluster_api.call("DELETE", SECRETS.path(SYSTEM, "trellis-nats-server"))
     release.apply(nats={"enabled": True})
     assert secrets().keys() == before.keys()
-    assert secrets()["trellis-nats-people"] != before["trellis-nats-people"]
+    assert secrets()["trellis-nats-cli"] != before["trellis-nats-cli"]
 
 
 def test_a_definition_of_somebody_else_is_not_taken_over(release: Release, cluster_api: Api) -> None:

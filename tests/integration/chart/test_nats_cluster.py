@@ -41,7 +41,7 @@ class World:
         for bus in (self.watcher, self.provisioner):
             await bus.connect()
             await bus.start()
-        self.people = await dial(self.servers.url("people"), "test")
+        self.people = await dial(self.servers.url("cli"), "test")
 
     def bus(self, service: str) -> Bus:
         self.buses.url = self.servers.url(service.replace("_", "-"))

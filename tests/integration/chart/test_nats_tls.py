@@ -65,7 +65,7 @@ async def test_a_server_of_another_authority_is_not_believed(servers: ChartServe
     replace(other, ChartServers(tmp_path / "other", rendered(nats=TLS, cluster="other")).certificates["ca.crt"])
     for credentials in (by_the_word_of(other), None):
         with pytest.raises(BusUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
-            await dial(servers.url("people", servers.pods[0]), "test", credentials)
+            await dial(servers.url("cli", servers.pods[0]), "test", credentials)
 
 
 @pytest.mark.thorough
@@ -110,7 +110,7 @@ async def test_renewed_certificates_are_shown_without_a_restart_and_believed(
 ) -> None:
     """Of another authority even: the servers stay with each other, a client comes back with the file of then."""
     renewed = ChartServers(tmp_path / "renewed", rendered(nats=TLS, cluster="renewed")).certificates
-    client = await dial(servers.url("people"), "test", by_the_word_of(authority))
+    client = await dial(servers.url("cli"), "test", by_the_word_of(authority))
     before, pids = await servers.pods[0].shown(), [pod.server.pid for pod in servers.pods]
     reloaders = [Reloader(pod.certificates, pod.directory / "nats.pid") for pod in servers.pods]
     assert all(one.look() for one in reloaders), "each tells its server"
@@ -127,6 +127,6 @@ async def test_renewed_certificates_are_shown_without_a_restart_and_believed(
     await servers.pods[0].started()
     await eventually(lambda: client.is_connected)
     await settle(client)
-    fresh = await dial(servers.url("people", servers.pods[0]), "test", by_the_word_of(authority))
+    fresh = await dial(servers.url("cli", servers.pods[0]), "test", by_the_word_of(authority))
     await fresh.close()
     await client.close()

@@ -14,7 +14,7 @@ from support.chart.rendered import rendered
 from support.nats.buses import Buses, eventually
 from support.suite.settling import settle
 from trellis.bus.accounts.naming import CLAIM_STREAM, LAST_FACTS, consumer_name, inbox_prefix
-from trellis.bus.accounts.permissions import BUNDLE, PEOPLE, PEOPLE_INBOX, PUBLISHERS, durables
+from trellis.bus.accounts.permissions import BUNDLE, CLI, CLI_INBOX, PUBLISHERS, durables
 from trellis.bus.bus import Bus
 from trellis.events.subjects import FACTS, STREAM_EVENTS, STREAM_SUBJECTS
 from trellis.services import SERVICES
@@ -42,7 +42,7 @@ class World:
         async def note(error: Exception) -> None:
             self.refused.append(str(error).lower())
 
-        inbox = PEOPLE_INBOX if user == PEOPLE else inbox_prefix(PUBLISHERS[0] if user == BUNDLE else user, CLUSTER)
+        inbox = CLI_INBOX if user == CLI else inbox_prefix(PUBLISHERS[0] if user == BUNDLE else user, CLUSTER)
         return await nats.connect(self.url(user), error_cb=note, inbox_prefix=inbox.encode(), allow_reconnect=False)
 
 
@@ -85,7 +85,7 @@ def forbidden(user: str) -> list[str]:
         ]
     found += [f"{inbox_prefix(service, CLUSTER)}.x" for service in others]
     found += [f"trellis.dead.{CLUSTER}.{service}.node.x" for service in others]
-    if user != PEOPLE:  # who replays a fact says it again, whosever it was, and who frees a name writes it
+    if user != CLI:  # who replays a fact says it again, whosever it was, and who frees a name writes it
         found += [*facts_of(others), *facts_of(PUBLISHERS, "other"), "$KV.TRELLIS_CLUSTERS.other"]
         found += [f"$JS.API.STREAM.MSG.DELETE.{stream}" for stream in STREAMS]
     return found
@@ -95,12 +95,12 @@ def unheard(user: str) -> list[str]:
     """Return subjects that a user may not subscribe to."""
     found = [f"{inbox_prefix(service, CLUSTER)}.>" for service in of_others(user)]
     found += ["_INBOX.>", ">", f"{inbox_prefix(PUBLISHERS[0], 'other')}.>"]
-    return found if user == PEOPLE else [*found, f"{PEOPLE_INBOX}.>"]
+    return found if user == CLI else [*found, f"{CLI_INBOX}.>"]
 
 
 async def made(world: World, user: str) -> None:
     """Have the streams made by who may, and the user's own consumers by itself."""
-    service = PUBLISHERS[0] if user == PEOPLE else user
+    service = PUBLISHERS[0] if user == CLI else user
     buses = Buses(world.url(service if user != BUNDLE else BUNDLE), CLUSTER)
     chosen = PUBLISHERS if user == BUNDLE else (service,)
     for one in chosen:
@@ -120,11 +120,11 @@ async def works(bus: Bus, service: str) -> None:
     assert [fact async for fact in bus.last_facts(models)] == []
 
 
-@pytest.mark.parametrize("user", [*PUBLISHERS, BUNDLE, PEOPLE])
+@pytest.mark.parametrize("user", [*PUBLISHERS, BUNDLE, CLI])
 async def test_a_user_does_its_work_and_is_refused_what_is_anothers(world: World, user: str) -> None:
     await made(world, user)
     client = await world.client(user)
-    own = facts_of(PUBLISHERS if user in {BUNDLE, PEOPLE} else (user,))
+    own = facts_of(PUBLISHERS if user in {BUNDLE, CLI} else (user,))
     for subject in own:
         await client.jetstream().publish(subject, b"{}")
     assert world.refused == [], "what is its own it may"

@@ -1,4 +1,4 @@
-"""`trellis let-go`, as the hook of `helm uninstall` runs it, on a real API server beside real services.
+"""`trellis uninstall`, as the hook of `helm uninstall` runs it, on a real API server beside real services.
 
 A stand-in for the kubelet ends the process of a Deployment that is scaled to 0. The command has the hook's account.
 """
@@ -44,7 +44,7 @@ from trellis.kube.resources import (
     Resource,
 )
 from trellis.lattice.domain.kept import Kept
-from trellis_cli.let_go.model import GUARDS
+from trellis_cli.uninstall.model import GUARDS
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.api import Api
 
@@ -134,9 +134,9 @@ class Leaving:
     def environment(self) -> dict[str, str]:
         return bare_environment(TRELLIS_KUBECONFIG=str(self.account.kubeconfig), TRELLIS_NAMESPACE=SYSTEM)
 
-    async def let_go(self, *options: str) -> Manifest:
+    async def remove_finalizers(self, *options: str) -> Manifest:
         """Run it to its end, which has to be a good one."""
-        done = await self.run("let-go", "--yes", "-o", "json", *options)
+        done = await self.run("uninstall", "--remove-finalizers", "--yes", "-o", "json", *options)
         assert done.returncode == 0, done.stderr
         return dict(json.loads(done.stdout))
 
@@ -158,7 +158,7 @@ def leaving(
 ) -> Iterator[Leaving]:
     applications = ApplicationsKind(cluster_api)
     made = applications.ensure()
-    with granted(cluster, cluster_api, "trellis-let-go", tmp_path) as account:
+    with granted(cluster, cluster_api, "trellis-uninstall", tmp_path) as account:
         found = Leaving(world, shim, account)
         account.apply(found.rights)
         yield found
@@ -213,7 +213,7 @@ async def test_after_it_was_killed_at_every_write_all_is_let_go_and_can_be_delet
 
                 killed = 0
                 async with kubelet(installation, started):
-                    command = (killed_command.AFTER, "let-go", "--yes", "--timeout=60s")
+                    command = (killed_command.AFTER, "uninstall", "--remove-finalizers", "--yes", "--timeout=60s")
                     while (done := await leaving.run_and_be_killed(*command)).returncode == -signal.SIGKILL:
                         killed += 1
                 assert done.returncode == 0, done.stderr
@@ -221,9 +221,9 @@ async def test_after_it_was_killed_at_every_write_all_is_let_go_and_can_be_delet
                 assert all(one.process.returncode is not None for one in started), "they were stopped before"
                 assert leaving.finalizers() == {kind: [] for kind in wanted}
 
-                again = await leaving.let_go()
+                again = await leaving.remove_finalizers()
                 assert again["stopped"] == []
-                assert [kind["letGo"] for kind in again["kinds"]] == [[], [], [], [], []]
+                assert [kind["removed"] for kind in again["kinds"]] == [[], [], [], [], []]
                 assert all(kind["there"] >= 1 and kind["stays"] for kind in again["kinds"])
         leaving.delete()
         await eventually(lambda: leaving.finalizers() == {}, "all are gone", seconds=PATIENCE)
@@ -249,9 +249,9 @@ async def test_what_nobody_looks_after_any_more_is_let_go_too(leaving: Leaving) 
     held = leaving.finalizers()
     assert all(held.values()), "nothing goes by itself"
     assert len(held) == len(GUARDS)
-    done = await leaving.let_go("--timeout=60s")
+    done = await leaving.remove_finalizers("--timeout=60s")
     guarded = [kind for kind in done["kinds"] if kind["kind"] != ENDPOINT_SLICES.kind]
-    assert all(kind["letGo"] and kind["unfinished"] for kind in guarded)
+    assert all(kind["removed"] and kind["unfinished"] for kind in guarded)
     await eventually(lambda: leaving.finalizers() == {}, "all are gone", seconds=PATIENCE)
 
 
@@ -262,12 +262,12 @@ async def test_a_slice_whose_service_was_created_again_goes_with_that_one(leavin
     metadata = {
         "name": "leaving-keeper",
         "labels": {names.LABEL_SERVICE_NAME: "leaving", names.LABEL_SLICE_MANAGED_BY: names.SLICE_MANAGED_BY},
-        "annotations": {names.ANNOTATION_KEPT: json.dumps(asdict(kept))},
+        "annotations": {names.ANNOTATION_PRESERVED: json.dumps(asdict(kept))},
     }
     body = {"metadata": metadata, "addressType": "IPv4", "endpoints": [], "ports": []}
     assert leaving.api.call("POST", ENDPOINT_SLICES.path(namespace), body)[0] == http.HTTPStatus.CREATED
     service = leaving.api.call("GET", SERVICES.path(namespace, "leaving"))[1]
-    await leaving.let_go("--timeout=60s")
+    await leaving.remove_finalizers("--timeout=60s")
     path = ENDPOINT_SLICES.path(namespace, "leaving-keeper")
     found = leaving.api.call("GET", path)[1]["metadata"]
     assert [one["uid"] for one in found["ownerReferences"]] == [service["metadata"]["uid"]]
@@ -283,12 +283,12 @@ async def test_a_dry_run_writes_nothing_and_a_service_of_somebody_else_is_left_a
     leaving.service(ours=False)
     leaving.guard()
     before = leaving.finalizers()
-    done = await leaving.run("let-go", "--dry-run", "-o", "json")
+    done = await leaving.run("uninstall", "--remove-finalizers", "--dry-run", "-o", "json")
     assert (done.returncode, leaving.finalizers()) == (0, before), done.stderr
     found = json.loads(done.stdout)
     assert found["stopped"] == []
-    assert all(kind["stays"] for kind in found["kinds"] if kind["letGo"]), found
-    await leaving.let_go("--timeout=60s")
+    assert all(kind["stays"] for kind in found["kinds"] if kind["removed"]), found
+    await leaving.remove_finalizers("--timeout=60s")
     assert leaving.finalizers() == {kind: [] for kind in before} | {"Service": [names.WASMCLOUD_OPERATOR_SERVICE]}
 
 
@@ -301,7 +301,7 @@ async def test_whoever_still_leads_is_named_and_nothing_is_taken(leaving: Leavin
     try:
         spec = {"holderIdentity": "laptop-1", "leaseDurationSeconds": 3600, "renewTime": "2026-01-01T00:00:00.000000Z"}
         assert leaving.api.call("PATCH", lease, {"spec": spec})[0] == http.HTTPStatus.OK
-        done = await leaving.run("let-go", "--yes", "--timeout=1s")
+        done = await leaving.run("uninstall", "--remove-finalizers", "--yes", "--timeout=1s")
         assert done.returncode == 1
         for named in ("laptop-1", "provisioner"):
             assert named in done.stderr

@@ -17,7 +17,7 @@ GRACE = 10
 
 
 async def test_a_host_with_guests_that_loop_ends_in_its_grace_period(host: Host, tenant: Tenant) -> None:
-    host.settings["TRELLIS_GRACE_SECONDS"] = f"{GRACE}s"
+    host.settings["TRELLIS_SHUTDOWN_GRACE_PERIOD"] = f"{GRACE}s"
     host.settings |= {"TRELLIS_CONTROLLER_MAX_CPU_PER_CALL": "300s", "TRELLIS_CONTROLLER_MAX_TIME_PER_CALL": "300s"}
     tenant.account("one", CONFIG_MAPS)
     tenant.module("good", wat.text(COUNTING))

@@ -53,7 +53,7 @@ def calls(service: LedService) -> Counter[tuple[str, str]]:
 
 @pytest.mark.thorough
 async def test_a_new_group_is_made_with_few_calls(hosts: HostWorld) -> None:
-    async with hosts.service(sources_seconds=SELDOM) as service:
+    async with hosts.service(sources_interval=SELDOM) as service:
         hosts.create("first", hostReplicas=0)
         await hosts.settled("first")
         before = calls(service)
@@ -67,7 +67,7 @@ async def test_a_new_group_is_made_with_few_calls(hosts: HostWorld) -> None:
 
 
 async def test_a_look_at_a_group_in_which_nothing_changed_reads_it_once(hosts: HostWorld) -> None:
-    async with hosts.service(sources_seconds=0.5) as service:
+    async with hosts.service(sources_interval=0.5) as service:
         hosts.create("group", hostReplicas=0)
         await hosts.settled("group")
 
@@ -89,7 +89,7 @@ async def test_a_look_at_a_group_in_which_nothing_changed_reads_it_once(hosts: H
 
 @pytest.mark.thorough
 async def test_of_many_groups_made_at_once_each_child_is_written_once(hosts: HostWorld) -> None:
-    async with hosts.service(sources_seconds=SELDOM):
+    async with hosts.service(sources_interval=SELDOM):
         hosts.create("first", hostReplicas=0)
         await hosts.settled("first")
         mark = hosts.fleet.mark()

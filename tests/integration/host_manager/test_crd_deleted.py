@@ -71,7 +71,7 @@ def removed_finalizer(hosts: HostWorld, group: str) -> bool:
 
 
 async def close_breaker(fleet: Fleet) -> None:
-    done = await typed_meanwhile({**os.environ, **fleet.environment()}, "breaker", "close", "host-manager")
+    done = await typed_meanwhile({**os.environ, **fleet.environment()}, "circuit-breaker", "close", "host-manager")
     assert done.returncode == 0, done.stderr
 
 

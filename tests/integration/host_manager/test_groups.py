@@ -166,7 +166,7 @@ async def test_labels_that_are_removed_from_a_deployment_are_put_back_and_no_hos
 async def test_a_group_in_which_nothing_changes_is_not_written(hosts: HostWorld) -> None:
     """Quantities in words of their own: the API server stores 1000m as 1, which must not look like a difference."""
     resources = {"wasmcloud": {"requests": {"cpu": "1000m"}}}
-    async with hosts.service(sources_seconds=0.1) as service:
+    async with hosts.service(sources_interval=0.1) as service:
         hosts.create("group", schedulingOptions={"resources": resources})
         await hosts.settled("group")
         labels = {"service": service.name, "queue": "groups"}

@@ -46,13 +46,13 @@ async def test_of_a_lattice_of_many_loud_hosts_what_fits_is_shown_and_other_grou
             await hosts.settled("other")
 
             def said() -> bool:
-                return f"of {HOSTS}" in hosts.condition("group", "HostsReported")[2]
+                return f"of {HOSTS}" in hosts.condition("group", "HostsReporting")[2]
 
             await eventually(said, "it is said how many are not shown", seconds=PATIENCE)
             status = hosts.status("group")
             shown = status["latticeHosts"]
             assert 0 < len(shown) < HOSTS
-            assert f"shows {len(shown)} of {HOSTS}" in hosts.condition("group", "HostsReported")[2]
+            assert f"shows {len(shown)} of {HOSTS}" in hosts.condition("group", "HostsReporting")[2]
             assert len(orjson.dumps(status)) < 1_000_000
 
 
@@ -70,19 +70,19 @@ async def test_a_lattice_that_says_more_than_is_heard_is_not_followed_for_a_whil
                 for _ in range(1_000):
                     await speaker.client.publish("wasmbus.evt.flood.host_heartbeat", b"x")
                 await settle(speaker.client)
-                if hosts.condition("group", "HostsReported")[1] == "LatticeAway":
+                if hosts.condition("group", "HostsReporting")[1] == "LatticeUnreachable":
                     break
             await eventually(
-                lambda: "wasmbus.evt.flood" in hosts.condition("group", "HostsReported")[2],
+                lambda: "wasmbus.evt.flood" in hosts.condition("group", "HostsReporting")[2],
                 "it says so",
                 seconds=PATIENCE,
             )
-            assert hosts.condition("group", "HostsReported")[:2] == ("Unknown", "LatticeAway")
+            assert hosts.condition("group", "HostsReporting")[:2] == ("Unknown", "LatticeUnreachable")
             assert shown(hosts) == ["N-one"], "what was known stays"
             hosts.create("other")
             await hosts.settled("other")
             await eventually(
-                lambda: hosts.condition("group", "HostsReported")[1] != "LatticeAway",
+                lambda: hosts.condition("group", "HostsReporting")[1] != "LatticeUnreachable",
                 "it is heard again",
                 seconds=PATIENCE,
             )
@@ -120,7 +120,7 @@ async def test_no_secret_is_told_whatever_goes_wrong(
             hosts.create("unreadable", natsAddress=f"nats://user:{PASSWORD}@[bad", **secrets)
             for name in ("refused", "unreadable"):
                 await eventually(
-                    lambda name=name: hosts.condition(name, "HostsReported")[:2] == ("Unknown", "LatticeAway"),  # type: ignore[misc]
+                    lambda name=name: hosts.condition(name, "HostsReporting")[:2] == ("Unknown", "LatticeUnreachable"),  # type: ignore[misc]
                     name,
                     seconds=PATIENCE,
                 )
@@ -130,6 +130,6 @@ async def test_no_secret_is_told_whatever_goes_wrong(
                 lambda: hosts.condition("unreadable", "Degraded")[0] == "True", "it is refused", seconds=PATIENCE
             )
             everything = told(hosts, caplog)
-    assert "LatticeAway" in everything, "there is something to look at"
+    assert "LatticeUnreachable" in everything, "there is something to look at"
     for secret in (PASSWORD, TOKEN, PULL):
         assert secret not in everything

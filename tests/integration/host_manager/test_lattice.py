@@ -39,7 +39,7 @@ async def settled_pods(hosts: HostWorld, name: str, count: int) -> list[str]:
 
 async def shown(hosts: HostWorld, name: str, status: str, reason: str) -> None:
     def holds() -> bool:
-        return hosts.condition(name, "HostsReported")[:2] == (status, reason)
+        return hosts.condition(name, "HostsReporting")[:2] == (status, reason)
 
     try:
         await eventually(holds, reason, seconds=PATIENCE)
@@ -59,7 +59,7 @@ async def test_hosts_are_shown_beside_pods_and_an_outage_takes_nothing_away(
             await speaker.beat(f"N{number}")
         speaker.add("N7", labels={"kubernetes_pod": "of-another-cluster"}, version="1.8.0")
         await speaker.beat("N7")
-        await shown(hosts, "group", "True", "HostsHeard")
+        await shown(hosts, "group", "True", "AllReporting")
         status = hosts.status("group")
         assert [(host["pod"], host["id"], host["reported"]) for host in status["hosts"]] == [
             (pods[0], "N0", "Yes"),
@@ -72,7 +72,7 @@ async def test_hosts_are_shown_beside_pods_and_an_outage_takes_nothing_away(
         assert hosts.status("group")["apps"] == [{"name": "shop", "version": "v1"}]
 
         server.kill()
-        await shown(hosts, "group", "Unknown", "LatticeAway")
+        await shown(hosts, "group", "Unknown", "LatticeUnreachable")
         status = hosts.status("group")
         assert [host["reported"] for host in status["hosts"]] == ["Unknown", "Unknown"]
         assert [host["id"] for host in status["latticeHosts"]] == ["N0", "N1", "N7"]
@@ -86,7 +86,7 @@ async def test_hosts_are_shown_beside_pods_and_an_outage_takes_nothing_away(
         new = next(name for name in await settled_pods(hosts, "group", 3) if name not in pods)
         speaker.add("N2", labels={"kubernetes_pod": new})
         await speaker.beat("N2")
-        await shown(hosts, "group", "True", "HostsHeard")
+        await shown(hosts, "group", "True", "AllReporting")
 
 
 async def test_heartbeats_write_nothing(hosts: HostWorld, lattice: tuple[NatsServer, LatticeSpeaker]) -> None:
@@ -96,7 +96,7 @@ async def test_heartbeats_write_nothing(hosts: HostWorld, lattice: tuple[NatsSer
         (pod,) = await settled_pods(hosts, "group", 1)
         speaker.add("N0", labels={"kubernetes_pod": pod}, uptime_seconds=100)
         await speaker.beat("N0")
-        await shown(hosts, "group", "True", "HostsHeard")
+        await shown(hosts, "group", "True", "AllReporting")
         await eventually(lambda: hosts.status("group")["app_count"] == 1, "applications", seconds=PATIENCE)
         await hosts.settled("group")
 
@@ -120,8 +120,8 @@ async def test_a_silent_host_is_shown_and_restarted_if_that_is_asked_for(
     async with hosts.service(Timings(lattice=LatticeTimings(silence=2.0))):
         hosts.create("group", **at(server))
         (pod,) = await settled_pods(hosts, "group", 1)
-        await shown(hosts, "group", "False", "HostsSilent")
-        assert pod in hosts.condition("group", "HostsReported")[2]
+        await shown(hosts, "group", "False", "HeartbeatMissing")
+        assert pod in hosts.condition("group", "HostsReporting")[2]
         assert await settled_pods(hosts, "group", 1) == [pod], "nobody asked for a restart"
         generation = hosts.call("GET", DEPLOYMENTS, "group")["metadata"]["generation"]
         hosts.change("group", hostRecycling="OneAtATime")
@@ -138,6 +138,6 @@ async def test_a_lattice_that_cannot_be_named_keeps_nobody_from_running(hosts: H
     async with hosts.service():
         hosts.create("group", lattice="a.b")
         await hosts.settled("group")
-        status, reason, message = hosts.condition("group", "HostsReported")
+        status, reason, message = hosts.condition("group", "HostsReporting")
         assert (status, reason) == ("Unknown", "LatticeNotConnected")
         assert "'a.b'" in message

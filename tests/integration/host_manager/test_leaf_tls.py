@@ -146,7 +146,7 @@ async def test_a_leaf_comes_in_by_tls_and_we_too(
             with leaf(hosts, "group", secret, tmp_path) as server:
                 await until_heard(heard, server)
             # Nobody plays wadm here: that it did not answer is told only of a NATS that could be asked.
-            await condition(hosts, "ApplicationsKnown", "WadmAway")
+            await condition(hosts, "ApplicationsKnown", "WadmUnavailable")
 
 
 @pytest.mark.thorough
@@ -161,7 +161,7 @@ async def test_another_authority_keeps_the_leaf_out_and_the_status_says_so(
     async with hosts.service(), hub.hearing() as heard:
         hosts.create("group", **hub.spec())
         await hosts.settled("group")
-        message = await condition(hosts, "HostsReported", "LatticeAway")
+        message = await condition(hosts, "HostsReporting", "LatticeUnreachable")
         assert "CERTIFICATE_VERIFY_FAILED" in message
         with leaf(hosts, "group", secret, tmp_path) as server:
             words = "certificate signed by unknown authority"
@@ -174,7 +174,7 @@ async def test_another_authority_keeps_the_leaf_out_and_the_status_says_so(
             server.stop()
             server.start()
             await until_heard(heard, server)
-        await condition(hosts, "ApplicationsKnown", "WadmAway")
+        await condition(hosts, "ApplicationsKnown", "WadmUnavailable")
 
 
 @pytest.mark.thorough
@@ -202,7 +202,7 @@ async def test_a_nats_that_demands_a_certificate_of_clients_says_what_is_missing
             await hosts.settled("group")
             # The server may close the connection before it has said why: then the next one says it.
             words = "see tls.crt and tls.key of the Secret for leafTls"
-            await eventually(lambda: words in hosts.condition("group", "HostsReported")[2], words, seconds=PATIENCE)
+            await eventually(lambda: words in hosts.condition("group", "HostsReporting")[2], words, seconds=PATIENCE)
             other = tmp_path / "other"
             other.mkdir()
             write_pki(other, nodes=["any"])
@@ -211,6 +211,6 @@ async def test_a_nats_that_demands_a_certificate_of_clients_says_what_is_missing
             words = "certificate signed by unknown authority"
             await eventually(lambda: words in log_of(tmp_path, "hub"), "refused", seconds=PATIENCE)
             hosts.secret("tls", **hub.secret(client=True))
-            await condition(hosts, "ApplicationsKnown", "WadmAway")
+            await condition(hosts, "ApplicationsKnown", "WadmUnavailable")
             told = hosts.call("GET", HOST_CONFIGS, "group")["status"]
     assert "PRIVATE KEY" not in str(told)

@@ -126,8 +126,8 @@ async def _outages(near: Side, far: Side, cable: TcpProxy) -> None:
     await _all_well(near, far)
 
     await asyncio.to_thread(kill, far.world.fleet.info.name, "nats-server")
-    reason = "LatticeAway"
-    await far.until(lambda: far.world.condition("group", "HostsReported")[1] == reason, "it is missed")
+    reason = "LatticeUnreachable"
+    await far.until(lambda: far.world.condition("group", "HostsReporting")[1] == reason, "it is missed")
     unknown = {(pod, host, "Unknown") for pod, host, _ in far.heard()}
     await far.until(lambda: far.beside_pods() == unknown, "what it was told stays")
     assert far.shows() == near.ids | far.ids

@@ -235,11 +235,11 @@ async def test_a_lattice_without_wadm_is_waited_for(buses: Buses, origin: Origin
     async with copying(buses, bus, origin):
         metrics = buses.metrics.registry
         of = {"service": "host_manager", "nats": origin.server.url, "lattice": origin.lattice, "stream": STREAM_WADM}
-        await eventually(lambda: metrics.get_sample_value("trellis_lattice_lag_messages", of) == -1)
+        await eventually(lambda: metrics.get_sample_value("trellis_lattice_forwarder_lag_messages", of) == -1)
         await origin.make_streams()
         await copied(buses, origin, [await origin.say("manifest_published", {"n": 0})], 40)
-        await eventually(lambda: metrics.get_sample_value("trellis_lattice_lag_messages", of) == 0)
-    assert metrics.get_sample_value("trellis_lattice_lag_messages", of) is None
+        await eventually(lambda: metrics.get_sample_value("trellis_lattice_forwarder_lag_messages", of) == 0)
+    assert metrics.get_sample_value("trellis_lattice_forwarder_lag_messages", of) is None
 
 
 async def test_two_who_copy_keep_each_event_once(buses: Buses, origin: Origin) -> None:

@@ -25,7 +25,7 @@ AHEAD = 4096
 PROGRAMS = {
     **{f"trellis-{one.name}": (FIRST, f"{one.package}.app") for one in SERVICES.values()},
     "trellis run": (FIRST, "typer", "trellis_cli.command_line", "provisioner.handlers"),
-    "trellis let-go --yes --timeout=60s": (FIRST, "trellis_cli.commands"),
+    "trellis uninstall --remove-finalizers --yes --timeout=60s": (FIRST, "trellis_cli.commands"),
     "trellis check --no-bus provisioner": (FIRST, "trellis_cli.commands"),
     "trellis-node-installer --help": (FIRST, "node_installer.domain.report"),
 }

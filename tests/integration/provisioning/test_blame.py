@@ -22,7 +22,7 @@ async def test_a_shim_that_fails_keeps_no_other_from_its_nodes(fleet: Fleet, shi
         guilty.apply(path="blame-here", rolloutStrategy=rolling)
         shim.apply(rolloutStrategy=rolling)
         await eventually(lambda: shim.counts() == (2, 2, 2), "the other is on every node", seconds=90)
-        await eventually(lambda: shim.condition("Degraded") == ("False", "AsExpected"), "and has no fault")
+        await eventually(lambda: shim.condition("Degraded") == ("False", "Healthy"), "and has no fault")
         await eventually(lambda: guilty.condition("Degraded") == ("True", "NodesFailing"), "the guilty one has")
         assert shim.condition("Progressing") == ("False", "Updated")
         assert guilty.counts() == (2, 0, 0)
@@ -31,7 +31,7 @@ async def test_a_shim_that_fails_keeps_no_other_from_its_nodes(fleet: Fleet, shi
 
         guilty.apply(max_update=2)
         await eventually(lambda: guilty.counts() == (2, 2, 2), "mended, it is installed too", seconds=90)
-        await eventually(lambda: guilty.condition("Degraded") == ("False", "AsExpected"), "and fails no more")
+        await eventually(lambda: guilty.condition("Degraded") == ("False", "Healthy"), "and fails no more")
         assert not any(names.ANNOTATION_BLAMED in fleet.annotations(node) for node in nodes)
         for one in (shim, guilty):
             fleet.api.call("DELETE", f"{SHIMS}/{one.name}")

@@ -29,7 +29,7 @@ async def trellis(fleet: Fleet, *arguments: str) -> tuple[int, Any]:
 
 
 async def breaker_of(fleet: Fleet, service: str) -> dict[str, Any]:
-    _, document = await trellis(fleet, "breaker", "status")
+    _, document = await trellis(fleet, "circuit-breaker", "status")
     return next(row for row in document["breakers"] if row["service"] == service)
 
 
@@ -65,10 +65,10 @@ async def test_a_mass_of_nodes_that_opt_out_is_held_whoever_leads_until_a_person
         row = await breaker_of(fleet, "node-watcher")
         assert (row["state"], row["held"]) == ("Open", 25)
         assert "more than 5 of 40 nodes" in row["why"]
-        assert (await trellis(fleet, "breaker", "status"))[0] == 1
+        assert (await trellis(fleet, "circuit-breaker", "status"))[0] == 1
         _, metrics = await ask(port, "/metrics")
-        assert 'trellis_breaker_open{kind="nodes",service="node_watcher"} 1.0' in metrics
-        assert 'trellis_breaker_held_total{kind="nodes",service="node_watcher"} 25.0' in metrics
+        assert 'trellis_circuit_breaker_open{kind="nodes",service="node_watcher"} 1.0' in metrics
+        assert 'trellis_circuit_breaker_held_total{kind="nodes",service="node_watcher"} 25.0' in metrics
         assert (await ask(port, "/readyz"))[0] == 200
         assert log.read_text().count("breaker opened") == 1
         assert '"event":"failed' not in log.read_text()
@@ -78,7 +78,7 @@ async def test_a_mass_of_nodes_that_opt_out_is_held_whoever_leads_until_a_person
         # The successor says it again on each, so it has tried each of them.
         await eventually(lambda: list(events_of(fleet, HELD).values()) == [2] * 25, "the successor holds", seconds=60)
         assert len(still_labelled(fleet, nodes)) == 35
-        assert (await trellis(fleet, "breaker", "close", "node-watcher"))[0] == 0
+        assert (await trellis(fleet, "circuit-breaker", "close", "node-watcher"))[0] == 0
         await eventually(lambda: not still_labelled(fleet, out), "those that were held go on", seconds=60)
         assert len(still_labelled(fleet, nodes)) == 10
         row = await breaker_of(fleet, "node-watcher")
@@ -91,7 +91,7 @@ async def test_a_mass_that_was_announced_meets_no_breaker(fleet: Fleet, tmp_path
     async with running(tmp_path / "log", **fleet.environment(max_unavailable="100%")):
         await fleet.all_provisioned(nodes, seconds=60)
         await fleet.quiet()
-        assert (await trellis(fleet, "breaker", "close", "node-watcher", "--for", "10m"))[0] == 0
+        assert (await trellis(fleet, "circuit-breaker", "close", "node-watcher", "--for", "10m"))[0] == 0
         for name in nodes:
             fleet.annotate(name, "false")
         await eventually(lambda: not still_labelled(fleet, nodes), "all went", seconds=60)
@@ -137,7 +137,7 @@ async def test_a_mass_of_running_installers_is_not_stopped_at_once(fleet: Fleet,
         await eventually(lambda: set(events_of(fleet, HELD, fleet.installers)) == held, "an Event on each Job held")
         removed = [fact for fact in await fleet.facts_until_now() if fact.fact == "removed"]
         assert len(removed) == 5, "nothing is said of those that run on"
-        assert (await trellis(fleet, "breaker", "close", "provisioner", "jobs"))[0] == 0
+        assert (await trellis(fleet, "circuit-breaker", "close", "provisioner", "jobs"))[0] == 0
         await eventually(lambda: not fleet.jobs(), "the others are stopped too", seconds=60)
 
 

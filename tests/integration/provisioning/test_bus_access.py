@@ -19,7 +19,7 @@ from support.suite.service_process import ask, free_port, lines, running, until_
 from support.suite.typed import Done, typed
 from trellis.bus.accounts.claim import Claim
 from trellis.bus.accounts.naming import CLAIM_STREAM, claim_subject
-from trellis.bus.accounts.permissions import PEOPLE
+from trellis.bus.accounts.permissions import CLI
 from trellis.bus.connection.connection import REFUSED
 from trellis.bus.streams.streams import ensure_streams
 from trellis.events.subjects import STREAM_EVENTS
@@ -63,7 +63,7 @@ async def test_services_of_one_process_are_let_in_each_by_its_own_key_and_people
         await until_status(port, "/readyz", 200)
         await fleet.all_provisioned(fleet.add("node"))
         assert process.returncode is None
-        people = users.seed_file(PEOPLE)
+        people = users.seed_file(CLI)
         people_of = fleet.environment(nats_url=guarded.url, nats_nkey_file=people)
         # A node is labelled before its facts are on the bus.
         async with asyncio.timeout(60):

@@ -42,8 +42,8 @@ async def test_a_running_process_tells_its_health_and_counts_its_work(fleet: Fle
         for line in (
             'trellis_leader{service="node_watcher"} 1.0',
             'trellis_leader{service="provisioner"} 1.0',
-            'trellis_facts_published_total{service="node_watcher",type="dev.trellis.node.opted_in.v1"} 1.0',
-            'trellis_facts_received_total{service="provisioner",type="dev.trellis.node.opted_in.v1"} 1.0',
+            'trellis_events_published_total{service="node_watcher",type="dev.trellis.node.opted_in.v1"} 1.0',
+            'trellis_events_received_total{service="provisioner",type="dev.trellis.node.opted_in.v1"} 1.0',
         ):
             name_and_labels = line.rpartition(" ")[0]
             assert line in [found for found in metrics.splitlines() if found.startswith(name_and_labels)]

@@ -150,7 +150,7 @@ async def test_a_ledger_that_was_broken_by_hand_is_mended_by_the_next_plan(fleet
         await eventually(lambda: shim.has(node), "the node has it", seconds=60)
         await fleet.quiet()
         path = f"/api/v1/namespaces/{fleet.system}/configmaps/{names.LEDGER}"
-        marks = {names.ANNOTATION_HALTED: ",,x/y,", names.ANNOTATION_HALT_TOLD: "/"}
+        marks = {names.ANNOTATION_HALTED: ",,x/y,", names.ANNOTATION_HALT_PUBLISHED: "/"}
         broken = {"data": {"garbage": "/////", node: "x"}, "metadata": {"annotations": marks}}
         assert fleet.api.call("PATCH", path, broken)[0] == http.HTTPStatus.OK
         [more] = shim.add_nodes(1)

@@ -57,7 +57,7 @@ async def test_a_shim_without_a_checksum_is_not_installed_and_says_so(fleet: Fle
     shim.add_nodes(1)
     async with fleet.services(), kubelets(fleet):
         shim.apply(sha256=None)
-        await eventually(lambda: shim.condition("Degraded") == ("True", "Unverified"), "Degraded")
+        await eventually(lambda: shim.condition("Degraded") == ("True", "ChecksumMissing"), "Degraded")
         assert not fleet.jobs()
         shim.apply()
         await eventually(lambda: shim.condition("Available")[0] == "True", "available", seconds=60)

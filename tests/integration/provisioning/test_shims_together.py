@@ -82,7 +82,7 @@ async def test_a_handler_is_one_shims_and_free_once_that_is_gone(fleet: Fleet, s
         await gone(shim)
         await eventually(lambda: rival.has(node), "the other has it now", seconds=60)
         assert disks[node].shims[shim.handler].name == rival.name
-        await eventually(lambda: rival.condition("Degraded") == ("False", "AsExpected"), "and is well")
+        await eventually(lambda: rival.condition("Degraded") == ("False", "Healthy"), "and is well")
         await gone(rival)
 
 
@@ -105,7 +105,7 @@ async def test_a_shim_that_is_paused_or_refused_holds_no_other_on_its_nodes(
 
         patch = {"spec": {"paused": False, "fetchStrategy": {"anonHttp": {"sha256": None}}}}
         assert fleet.api.call("PATCH", f"{SHIMS}/{shim.name}", patch)[0] == http.HTTPStatus.OK
-        await eventually(lambda: shim.condition("Degraded") == ("True", "Unverified"), "refused")
+        await eventually(lambda: shim.condition("Degraded") == ("True", "ChecksumMissing"), "refused")
         third.apply()
         await eventually(lambda: third.has(node), "beside a refused one", seconds=60)
         assert disks[node].shims[shim.handler] == was

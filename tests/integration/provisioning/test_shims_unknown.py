@@ -224,7 +224,7 @@ def recorded(fleet: Fleet, nodes: list[str]) -> list[str]:
 
 
 async def close_breaker(fleet: Fleet) -> None:
-    done = await typed_meanwhile({**os.environ, **fleet.environment()}, "breaker", "close", "node-watcher")
+    done = await typed_meanwhile({**os.environ, **fleet.environment()}, "circuit-breaker", "close", "node-watcher")
     assert done.returncode == 0, done.stderr
 
 

@@ -70,7 +70,8 @@ async def stubborn(fleet: Fleet, log: Path, mode: str, **changes: object) -> Asy
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             sys.executable, str(stubborn_process.__file__), mode,
-            env={**os.environ, **fleet.environment(grace_seconds=GRACE, **changes)}, stdout=output, stderr=output,
+            env={**os.environ, **fleet.environment(shutdown_grace_period=GRACE, **changes)},
+            stdout=output, stderr=output,
         )  # fmt: skip
     try:
         await said(log, stubborn_process.BEGUN)
@@ -87,7 +88,7 @@ async def test_under_load_it_ends_well_releases_its_leases_and_the_next_one_fini
 ) -> None:
     nodes = fleet.add(*["node"] * 60)
     log = tmp_path / "log"
-    environment = fleet.environment(max_unavailable="30%", grace_seconds=GRACE)
+    environment = fleet.environment(max_unavailable="30%", shutdown_grace_period=GRACE)
     for term, wanted in enumerate((10, 30), start=1):
         async with running(log, **environment) as process:
             # Before that nothing is begun, and the signal ends the interpreter as it ends any program.
@@ -120,7 +121,9 @@ async def eventually_all_ready(fleet: Fleet, nodes: list[str]) -> list[Any]:
 async def test_what_is_said_at_the_end_is_so(fleet: Fleet, tmp_path: Path) -> None:
     """A fact of readiness is said only after the label stands, also by a process that is ending."""
     nodes = fleet.add(*["node"] * 40)
-    async with running(tmp_path / "log", **fleet.environment(max_unavailable="100%", grace_seconds=GRACE)) as process:
+    async with running(
+        tmp_path / "log", **fleet.environment(max_unavailable="100%", shutdown_grace_period=GRACE)
+    ) as process:
         await eventually(lambda: any(map(fleet.provisioned, nodes)), "the first node", seconds=60)
         assert await ends(process) == 0
     labelled = {name for name in nodes if fleet.provisioned(name)}
@@ -130,7 +133,7 @@ async def test_what_is_said_at_the_end_is_so(fleet: Fleet, tmp_path: Path) -> No
 
 async def test_an_api_server_that_hangs_does_not_keep_it(fleet: Fleet, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    async with running(log, **fleet.environment(grace_seconds=GRACE)) as process:
+    async with running(log, **fleet.environment(shutdown_grace_period=GRACE)) as process:
         await fleet.all_provisioned(fleet.add("node", "node"), seconds=60)
         fleet.add(*["node"] * 5)
         with frozen(fleet.api_server()):
@@ -143,7 +146,9 @@ async def test_an_api_server_that_hangs_from_the_start_does_not_keep_it(fleet: F
     log = tmp_path / "log"
     with frozen(fleet.api_server()):
         # As the administrator: nobody makes an account for it at a server that is silent.
-        async with running(log, forked=False, **fleet.environment(grace_seconds=GRACE), PYTHONPATH="") as process:
+        async with running(
+            log, forked=False, **fleet.environment(shutdown_grace_period=GRACE), PYTHONPATH=""
+        ) as process:
             await eventually(lambda: warned(log, client.__name__), "Kubernetes does not answer", seconds=60)
             assert await ends(process) == 0
 
@@ -151,7 +156,7 @@ async def test_an_api_server_that_hangs_from_the_start_does_not_keep_it(fleet: F
 @pytest.mark.thorough
 async def test_a_bus_that_hangs_does_not_keep_it(fleet: Fleet, nats_server: NatsServer, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    environment = fleet.environment(grace_seconds=GRACE, nats_url=nats_server.url)
+    environment = fleet.environment(shutdown_grace_period=GRACE, nats_url=nats_server.url)
     async with running(log, **environment) as process:
         await fleet.all_provisioned(fleet.add("node", "node"), seconds=60)
         with frozen(nats_server.pid):
@@ -167,7 +172,7 @@ async def test_a_collector_that_hangs_does_not_keep_it(fleet: Fleet, tmp_path: P
     with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
         async with running(
-            tmp_path / "log", **fleet.environment(grace_seconds=GRACE, otlp_endpoint=endpoint)
+            tmp_path / "log", **fleet.environment(shutdown_grace_period=GRACE, otlp_endpoint=endpoint)
         ) as process:
             await fleet.all_provisioned(fleet.add("node", "node"), seconds=60)
             assert await ends(process) == 0
@@ -206,7 +211,7 @@ async def test_a_run_that_blocks_the_event_loop_is_ended_when_time_is_up(fleet: 
     log = tmp_path / "log"
     async with stubborn(fleet, log, "blocks") as process:
         assert await ends(process) == 1
-    assert [line["grace_seconds"] for line in lines(log) if line["level"] == "error"] == [GRACE]
+    assert [line["shutdown_grace_period"] for line in lines(log) if line["level"] == "error"] == [GRACE]
 
 
 async def test_a_second_signal_ends_it_at_once_but_an_echo_does_not(fleet: Fleet, tmp_path: Path) -> None:

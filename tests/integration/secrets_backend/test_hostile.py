@@ -135,7 +135,7 @@ async def test_a_flood_on_one_link_is_answered_or_counted_and_another_link_goes_
                 await eventually(lambda: sum(answers.values()) + dropped() - before >= 20_000, "all", seconds=60)
             except AssertionError:
                 pytest.fail(f"of 20,000: {dropped() - before} dropped, answered {answers}")
-            assert count(service, "trellis_secrets_in_work") == 0
+            assert count(service, "trellis_secrets_in_progress") == 0
             await well(flooding, secret_world)
 
 

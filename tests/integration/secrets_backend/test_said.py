@@ -188,7 +188,7 @@ async def test_a_secret_is_read_anew_for_each_request_unless_a_cache_is_asked_fo
         assert await ask(host) == "hunter2"
         secret_world.secret("db", password="second")
         assert await ask(host) == "second"
-    async with secret_world.backend(secrets_cache_seconds=2.0), secret_world.asking() as host:
+    async with secret_world.backend(secrets_cache_ttl=2.0), secret_world.asking() as host:
         assert await ask(host) == "second"
         secret_world.secret("db", password="third")
         assert await ask(host) == "second"

@@ -106,7 +106,7 @@ async def test_one_that_ends_between_a_deletion_and_making_again_costs_no_addres
             before = (await world.has_service("ends", 8080))["spec"]
             await world.leads_to("ends", address)
         monkeypatch.setattr(Effects, "_create", never)
-        async with world.reflector(grace_seconds=2):
+        async with world.reflector(shutdown_grace_period=2):
             world.hosts.call("DELETE", SERVICES, "ends")
             async with asyncio.timeout(PATIENCE):
                 await reached.wait()
@@ -170,7 +170,7 @@ async def test_a_service_that_a_former_version_holds_by_a_finalizer(world: Refle
         uid, finalizers = before["metadata"]["uid"], [names.WASMCLOUD_OPERATOR_SERVICE]
         world.hosts.call("PATCH", SERVICES, "former", {"metadata": {"finalizers": finalizers}})
         owner = {"apiVersion": "v1", "kind": "Service", "name": "former", "uid": uid}
-        owned = {"annotations": {names.ANNOTATION_KEPT: None}, "ownerReferences": [owner]}
+        owned = {"annotations": {names.ANNOTATION_PRESERVED: None}, "ownerReferences": [owner]}
         for piece in world.slices("former"):
             world.hosts.call("PATCH", ENDPOINT_SLICES, piece["metadata"]["name"], {"metadata": owned})
         if end == "is deleted":
@@ -252,7 +252,7 @@ async def test_uninstalling_lets_go(world: ReflectedWorld) -> None:
             await world.has_service("let", 8080)
             await world.leads_to("let", address)
         world.hosts.call("PATCH", SERVICES, "let", {"metadata": {"finalizers": [names.WASMCLOUD_OPERATOR_SERVICE]}})
-        async with world.reflector(let_go=True):
+        async with world.reflector(remove_finalizers=True):
 
             def owned() -> bool:
                 return all(one["metadata"].get("ownerReferences") for one in world.slices("let"))

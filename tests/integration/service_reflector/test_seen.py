@@ -90,11 +90,11 @@ async def test_each_lattice_is_measured_while_it_is_followed(world: ReflectedWor
         await wadm.deploy(manifest("one"))
         await wadm.deploy(manifest("two", capability("httpserver", link("127.0.0.1:80"), ANY_HOST)))
         await eventually(lambda: shows(2, 1), "two applications, one Service", seconds=PATIENCE)
-        silent = measured(service, "trellis_lattice_silent_seconds", "seen-lattice")
+        silent = measured(service, "trellis_lattice_seconds_since_last_message", "seen-lattice")
         assert silent is not None
         wadm.answers = False
         await eventually(
-            lambda: (measured(service, "trellis_lattice_silent_seconds", "seen-lattice") or 0) > 3,
+            lambda: (measured(service, "trellis_lattice_seconds_since_last_message", "seen-lattice") or 0) > 3,
             "silence is measured",
             seconds=PATIENCE,
         )

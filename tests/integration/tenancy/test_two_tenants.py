@@ -110,7 +110,7 @@ async def test_no_policy_or_name_that_one_tenant_writes_gets_a_secret_of_the_oth
     east, west = both.east, both.west
     for one in (east, west):
         one.kept.group()
-    settings = east.hosts.fleet.settings() | {"sources_seconds": 1.0}
+    settings = east.hosts.fleet.settings() | {"sources_interval": 1.0}
     create, heard = secrets_backend.app.create_app, list[str]()
     async with (
         serving(create, secrets_backend.settings.Settings, settings),
@@ -219,9 +219,11 @@ async def test_a_label_prefix_or_address_of_the_others_lattice_leads_nowhere_and
                 return east.hosts.condition(name, kind)
 
             await eventually(
-                lambda: said("guessed", "HostsReported")[:2] == ("Unknown", "LatticeAway"), "told", seconds=PATIENCE
+                lambda: said("guessed", "HostsReporting")[:2] == ("Unknown", "LatticeUnreachable"),
+                "told",
+                seconds=PATIENCE,
             )
-            assert "guessed" not in said("guessed", "HostsReported")[2].replace("group guessed", "")
+            assert "guessed" not in said("guessed", "HostsReporting")[2].replace("group guessed", "")
             await eventually(
                 lambda: said("prefix", "ApplicationsKnown")[0] == "Unknown", "nobody answers there", seconds=PATIENCE
             )

@@ -137,7 +137,7 @@ def test_a_kubeconfig_that_is_none_is_a_wrong_setting(night: Night) -> None:
 def test_what_is_misspelt_or_not_there_is_told_with_what_is(night: Night, hosts: HostWorld) -> None:
     hosts.create("group")
     assert " node/x" in night.refused("explain", "noed/x")
-    assert "`trellis dead list`" in night.refused("explain", "deadletter/x")
+    assert "`trellis dead-letters list`" in night.refused("explain", "deadletter/x")
     nowhere = night.absent("node/no-such-node")
     assert (nowhere["subject"], nowhere["lines"][0]["about"]) == ("node no-such-node", "node")
     assert "Node no-such-node" in nowhere["cause"]

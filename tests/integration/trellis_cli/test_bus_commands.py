@@ -1,4 +1,4 @@
-"""`trellis dead` and `trellis events replay`, run as a user runs them, on a bus full of letters and garbage."""
+"""`trellis dead-letters` and `trellis events replay`, run as a user runs them, on a bus full of letters and garbage."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def two_poisons_and_a_fact(commands: Commands) -> None:
 
 async def test_letters_are_listed_shown_and_replayed(commands: Commands) -> None:
     await two_poisons_and_a_fact(commands)
-    found = commands.json("dead", "list")
+    found = commands.json("dead-letters", "list")
     assert [(letter["sequence"], letter["key"], letter["obstacle"] == "") for letter in found["letters"]] == [
         (1, ["n.1"], True),
         (2, ["n.2"], False),
@@ -90,26 +90,26 @@ async def test_letters_are_listed_shown_and_replayed(commands: Commands) -> None
     first = found["letters"][0]
     assert (first["cluster"], first["service"], first["subscription"]) == ("c1", "provisioner", "nodes")
     assert (first["reason"], first["deliveries"], first["trace_id"]) == ("Unparseable", 1, TRACE)
-    table = commands.run("dead", "list", "--service", "provisioner", "--reason", "unparseable")
+    table = commands.run("dead-letters", "list", "--service", "provisioner", "--reason", "unparseable")
     assert table.returncode == 0
     rows = [line.split() for line in table.stdout.splitlines()]
     assert rows[1][:1] + rows[1][3:6] == ["1", "provisioner/nodes", "Unparseable", "1"]
     assert table.stdout.splitlines()[-1].startswith("2 dead letters (2 Unparseable)")
 
-    page = commands.run("dead", "show", "1").stdout
+    page = commands.run("dead-letters", "show", "1").stdout
     assert f"trace      {TRACE}" in page
     assert '"a": "é"' in page
-    whole = commands.json("dead", "show", "1")
+    whole = commands.json("dead-letters", "show", "1")
     assert (whole["body"], whole["headers"]["traceparent"][3:35]) == ({"a": "é"}, TRACE)
-    cut = commands.json("dead", "show", "2")
+    cut = commands.json("dead-letters", "show", "2")
     assert cut["truncated"]
     assert cut["obstacle"]
-    assert cut["obstacle"] in " ".join(commands.run("dead", "show", "2").stdout.split())
+    assert cut["obstacle"] in " ".join(commands.run("dead-letters", "show", "2").stdout.split())
 
-    dry = commands.json("dead", "replay", "--all", "--dry-run", status=1)
+    dry = commands.json("dead-letters", "replay", "--all", "--dry-run", status=1)
     assert [line["outcome"] for line in dry["letters"]] == ["WouldReplay", "NotReplayed"]
-    assert len(commands.json("dead", "list")["letters"]) == 2, "nothing was done"
-    done = commands.json("dead", "replay", "1", "2", "7", status=1)
+    assert len(commands.json("dead-letters", "list")["letters"]) == 2, "nothing was done"
+    done = commands.json("dead-letters", "replay", "1", "2", "7", status=1)
     assert [(line["sequence"], line["outcome"]) for line in done["letters"]] == [
         (1, "Replayed"),
         (2, "NotReplayed"),
@@ -118,10 +118,10 @@ async def test_letters_are_listed_shown_and_replayed(commands: Commands) -> None
     replayed, whole, absent = done["letters"]
     assert replayed["subject"] == "trellis.evt.c1.node.opted_out.n=2E1"
     assert whole["message"] == cut["obstacle"]
-    assert "`trellis dead list`" in absent["message"]
-    assert [letter["sequence"] for letter in commands.json("dead", "list")["letters"]] == [2]
-    assert commands.json("dead", "replay", "--all", "--noun", "rollout")["letters"] == []
-    gone = commands.run("dead", "show", "1")
+    assert "`trellis dead-letters list`" in absent["message"]
+    assert [letter["sequence"] for letter in commands.json("dead-letters", "list")["letters"]] == [2]
+    assert commands.json("dead-letters", "replay", "--all", "--noun", "rollout")["letters"] == []
+    gone = commands.run("dead-letters", "show", "1")
     assert (gone.returncode, gone.stdout, gone.stderr.count("\n")) == (1, "", 1)
     assert gone.stderr.startswith("trellis: ")
     assert "letter 1" in gone.stderr
@@ -189,20 +189,20 @@ async def test_garbage_breaks_nothing(commands: Commands) -> None:
         raw_publish(port, b"trellis.evt.x", body)
         count += 1
     await buses.close()
-    assert len(commands.json("dead", "list")["letters"]) == count
-    for arguments in (["dead", "list"], ["events", "tail", "--since", "1h", "--until", "0s"]):
+    assert len(commands.json("dead-letters", "list")["letters"]) == count
+    for arguments in (["dead-letters", "list"], ["events", "tail", "--since", "1h", "--until", "0s"]):
         shown = commands.run(*arguments)
         assert shown.returncode == 0, shown.stderr
         assert all(char.isprintable() or char == "\n" for char in shown.stdout), arguments
     lines = commands.run("events", "replay", "--json").stdout.splitlines()
     assert len([json.loads(line) for line in lines]) == count
     lone_surrogate = list(ODD_TOKENS).index("lone surrogate") + 1
-    assert commands.json("dead", "show", str(lone_surrogate))["key"] == ["\\ud800"]
-    refused = commands.json("dead", "replay", "--all", status=1)
+    assert commands.json("dead-letters", "show", str(lone_surrogate))["key"] == ["\\ud800"]
+    refused = commands.json("dead-letters", "replay", "--all", status=1)
     assert (refused["replayed"], refused["not_replayed"]) == (0, count)
 
 
-@pytest.mark.parametrize("arguments", ["dead replay --all", "events replay"])
+@pytest.mark.parametrize("arguments", ["dead-letters replay --all", "events replay"])
 def test_without_a_bus_or_its_streams_it_is_one_line(commands: Commands, arguments: str) -> None:
     away = commands.run(*arguments.split(), TRELLIS_NATS_URL=NOWHERE)
     assert (away.returncode, away.stdout) == (1, "")

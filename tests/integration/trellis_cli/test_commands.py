@@ -195,7 +195,7 @@ def held_world(world: World) -> None:
 
 
 def breakers(world: World) -> tuple[int, dict[str, dict[str, Any]]]:
-    done = world.run("breaker", "status", "-o", "json")
+    done = world.run("circuit-breaker", "status", "-o", "json")
     assert done.stderr == ""
     found = json.loads(done.stdout)
     assert found["ok"] == (done.returncode == 0)
@@ -204,7 +204,7 @@ def breakers(world: World) -> tuple[int, dict[str, dict[str, Any]]]:
 
 def closed_now(world: World, *arguments: str) -> list[dict[str, Any]]:
     """Close breakers, and return the rows of those that were open."""
-    done = world.run("breaker", "close", *arguments, "-o", "json")
+    done = world.run("circuit-breaker", "close", *arguments, "-o", "json")
     assert (done.returncode, done.stderr) == (0, "")
     rows: list[dict[str, Any]] = json.loads(done.stdout)["closed"]
     return rows
@@ -229,13 +229,13 @@ def test_an_open_breaker_is_shown_closed_once_and_signed(world: World) -> None:
     row = rows["node-watcher"]
     assert (code, row["state"], row["held"]) == (1, "Open", 25)
     assert "5 of 40 nodes" in row["why"]
-    table = world.run("breaker", "status").stdout
-    assert "trellis breaker close node-watcher nodes" in table
+    table = world.run("circuit-breaker", "status").stdout
+    assert "trellis circuit-breaker close node-watcher nodes" in table
     status = json.loads(world.run("status", "-o", "json").stdout)
     assert [(one["service"], one["held"]) for one in status["breakers"]["open"]] == [("node-watcher", 25)]
     for named in ("node-watcher", "25 nodes"):
         assert named in status["breakers"]["problem"]
-    done = world.run("breaker", "close", "node-watcher", "nodes")
+    done = world.run("circuit-breaker", "close", "node-watcher", "nodes")
     assert (done.returncode, done.stderr) == (0, "")
     for named in ("node-watcher nodes", "admin", "25"):
         assert named in done.stdout
@@ -246,7 +246,7 @@ def test_an_open_breaker_is_shown_closed_once_and_signed(world: World) -> None:
 
 
 def test_a_planned_mass_can_be_announced(world: World) -> None:
-    done = world.run("breaker", "close", "provisioner", "--for", "15m", "-o", "json")
+    done = world.run("circuit-breaker", "close", "provisioner", "--for", "15m", "-o", "json")
     assert (done.returncode, done.stderr) == (0, "")
     [row] = json.loads(done.stdout)["closed"]
     assert (row["kind"], row["leave"]["what"]) == ("jobs", "Everything")
@@ -258,7 +258,7 @@ def test_a_record_that_makes_no_sense_is_shown_and_can_be_closed(world: World) -
     world.post(path, manifest | {"data": {"nodes": "{oops"}})
     code, rows = breakers(world)
     assert (code, rows["node-watcher"]["state"]) == (1, "Unreadable")
-    assert world.run("breaker", "close", "node-watcher").returncode == 0
+    assert world.run("circuit-breaker", "close", "node-watcher").returncode == 0
     assert breakers(world)[0] == 0
 
 
@@ -274,7 +274,7 @@ def test_a_record_that_makes_no_sense_is_shown_and_can_be_closed(world: World) -
 def test_a_wrong_word_to_close_is_one_line_that_says_what_is_needed(
     world: World, arguments: tuple[str, ...], needs: tuple[str, ...]
 ) -> None:
-    done = world.run("breaker", "close", *arguments)
+    done = world.run("circuit-breaker", "close", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     for named in needs:
         assert named in done.stderr

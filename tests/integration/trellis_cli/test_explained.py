@@ -222,7 +222,7 @@ async def test_a_message_that_nobody_can_read(fleet: Fleet) -> None:
         letters: list[Manifest] = []
         async with asyncio.timeout(PATIENCE):
             while not letters:
-                letters = (await person.told("dead", "list", "--cluster", fleet.id))[1]["letters"]
+                letters = (await person.told("dead-letters", "list", "--cluster", fleet.id))[1]["letters"]
         await person.finds("dead letter", f"deadletter/{letters[0]['sequence']}")
         _, status = await person.told("status")
         assert status["bus"]["dead_letters"] >= 1

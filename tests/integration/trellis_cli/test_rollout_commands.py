@@ -176,7 +176,7 @@ async def test_a_halted_rollout_says_why_and_goes_on_by_a_persons_word(rollout: 
         assert "Halted: 0 of 3 nodes updated, 1 failed, 2 held" in watched.stdout
         assert f"trellis rollout resume {rollout.shim.name}" in watched.stdout
         assert json.loads(await rollout.well("resume", "-o", "json"))["changed"]
-        assert names.ANNOTATION_FORGIVEN in rollout.found()["metadata"]["annotations"]
+        assert names.ANNOTATION_ACKNOWLEDGED in rollout.found()["metadata"]["annotations"]
         assert (await rollout.complete())["counts"]["Updated"] == 3
         rollout.fleet.delete(flaky)  # its removal would fail once too
         await rollout.gone()

@@ -11,7 +11,7 @@ HOST_GROUPS: Final = (
         "beside the other operator a deleted group loses that one's finalizer",
         "ADR 65: who leaves takes its own finalizers along",
         "host_manager",
-        "_let_go",
+        "_remove_finalizer",
         "if beside else",
         "if not beside else",
         "tests/unit/host_manager/test_decide.py::"
@@ -209,7 +209,7 @@ ENDPOINTS: Final = (
         "KeptGuard.removal",
         "if service is not None and (kept is None or view_service(service).application):",
         "if service is not None and kept is None:",
-        "tests/unit/trellis_cli/test_let_go.py::"
+        "tests/unit/trellis_cli/test_uninstall.py::"
         "test_a_slice_goes_with_the_service_that_there_is_now_and_not_with_the_one_it_was_written_for",
     ),
     Break(
@@ -219,7 +219,7 @@ ENDPOINTS: Final = (
         "chosen",
         "for guard in (SLICES, *GUARDS))",
         "for guard in GUARDS)",
-        "tests/unit/trellis_cli/test_let_go.py::test_a_confined_host_manager_guards_groups_where_it_looks",
+        "tests/unit/trellis_cli/test_uninstall.py::test_a_confined_host_manager_guards_groups_where_it_looks",
     ),
     Break(
         "a Service is deleted without asking the circuit breaker",
@@ -227,7 +227,7 @@ ENDPOINTS: Final = (
         "service_reflector",
         "Effects.apply",
         "if isinstance(action, RemoveService) and (wait",
-        "if isinstance(action, LetGo) and (wait",
+        "if isinstance(action, RemoveFinalizer) and (wait",
         "tests/unit/service_reflector/test_apply.py::test_a_service_that_the_circuit_breaker_holds_is_not_deleted",
     ),
 )

@@ -63,12 +63,12 @@ class Outside:
     @contextmanager
     def bus(self) -> Iterator[str]:
         """Return the address of the bus, as the notes have it made, while the block runs."""
-        words = ["get", "secret", "-n", SYSTEM, "trellis-nats-people", "-o", "json"]
+        words = ["get", "secret", "-n", SYSTEM, "trellis-nats-cli", "-o", "json"]
         command = [str(self.cluster.bin_dir / "kubectl"), "--kubeconfig", str(self.cluster.kubeconfig), *words]
         secret = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
         password = base64.b64decode(secret["data"]["password"]).decode()
         with forwarded(self.cluster, "trellis-nats", 4222) as port:
-            yield f"nats://people:{password}@127.0.0.1:{port}"
+            yield f"nats://cli:{password}@127.0.0.1:{port}"
 
     def facts(self) -> dict[str, dict[str, Any]]:
         """Return all facts that the bus has, by their ids, as `trellis events replay` prints them."""

@@ -170,7 +170,7 @@ async def console(
         return view.with_token(viewer.token) if proxy is None else view.acting_as(viewer.user, viewer.groups)
 
     parts = parts_of(Place(settings.namespace, settings.installer_namespace))
-    sessions = Sessions(settings.console_session_seconds, timings=timings)
+    sessions = Sessions(settings.console_session_ttl, timings=timings)
     lobby = Lobby(
         *(connect, parts, settings.console_viewers, cluster, telemetry), lost=sessions.end_all_of, timings=timings
     )

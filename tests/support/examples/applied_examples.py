@@ -20,7 +20,7 @@ from trellis.kube.resources import APPLICATIONS, HOST_CONFIGS, PODS, SERVICES
 from trellis_dev.localcluster import ClusterInfo
 from trellis_dev.localcluster.api import Api
 
-LET_GO = (HOST_CONFIGS, APPLICATIONS, SERVICES)
+FINALIZER_REMOVED = (HOST_CONFIGS, APPLICATIONS, SERVICES)
 _COMMAND_SECONDS = 120
 
 
@@ -81,14 +81,14 @@ def free(api: Api, *namespaces: str) -> Iterator[None]:
         api.call("DELETE", f"/api/v1/namespaces/{name}")
         deadline = time.monotonic() + PATIENCE
         while api.call("GET", f"/api/v1/namespaces/{name}")[0] != http.HTTPStatus.NOT_FOUND:
-            _let_go(api, name)
+            _remove_finalizer(api, name)
             assert time.monotonic() < deadline, f"namespace {name} does not go"
             time.sleep(0.2)
 
 
-def _let_go(api: Api, namespace: str) -> None:
+def _remove_finalizer(api: Api, namespace: str) -> None:
     """Do what nobody is there any more to do: take finalizers, and end pods whose node is gone."""
-    for kind in LET_GO:
+    for kind in FINALIZER_REMOVED:
         for one in api.call("GET", kind.path(namespace))[1].get("items") or ():
             api.call("PATCH", kind.path(namespace, one["metadata"]["name"]), {"metadata": {"finalizers": None}})
     for one in api.call("GET", PODS.path(namespace))[1].get("items") or ():

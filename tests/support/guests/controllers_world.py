@@ -82,7 +82,7 @@ class Host:
             "TRELLIS_CLAIM_NAMESPACE": self.name,
             "TRELLIS_HEALTH_PORT": str(self.port),
             "TRELLIS_CONTROLLER_DATA_DIR": str(self.directory / "data"),
-            "TRELLIS_SOURCES_SECONDS": "1s",
+            "TRELLIS_SOURCES_INTERVAL": "1s",
         } | self.settings
 
     @contextlib.asynccontextmanager

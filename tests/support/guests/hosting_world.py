@@ -101,7 +101,7 @@ class World:
             pool=pool,
             residents=Residents(self.budget),
             views=self.views,
-            sources_seconds=0.05,
+            sources_interval=0.05,
             wake=self.queue.add,
             acceptance=Acceptance(self.maxima),
             places=Places(self.threads),

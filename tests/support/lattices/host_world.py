@@ -148,7 +148,7 @@ class HostWorld:
 
     def service(self, timings: Timings = Timings(), **changes: Any) -> AbstractAsyncContextManager[LedService]:
         """Run host_manager in this process for the time of a block."""
-        settings = {"sources_seconds": SOURCES_SECONDS} | self.fleet.settings(**changes)
+        settings = {"sources_interval": SOURCES_SECONDS} | self.fleet.settings(**changes)
         create = partial(host_manager.app.create_app, timings=timings)
         return serving(create, host_manager.settings.Settings, settings)
 

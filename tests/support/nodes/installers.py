@@ -131,7 +131,7 @@ _BLAMED = _FAILED.replace(
     + InstallResult(
         "install",
         Outcome.FAILED,
-        FailureReason.SHIM_DOES_NOT_RUN,
+        FailureReason.SHIM_NOT_EXECUTABLE,
         "it does not run",
         shims=(ShimResult(GUILTY.handler, GUILTY.digest, problem=PROBLEM),),
     ).to_line()

@@ -76,7 +76,7 @@ SITUATIONS: Final = {
     "quota of Jobs": Situation("job", "rollout", QUOTA),
     "missing Secret": Situation("degraded", "hosts", ("hostgroup <namespace>/<name>", "Secret <namespace>/<secret>")),
     "NATS credentials wrong": Situation(
-        "lattice", "hosts", ("hostgroup <namespace>/<name>", "LatticeAway"), re.escape(REFUSED)
+        "lattice", "hosts", ("hostgroup <namespace>/<name>", "LatticeUnreachable"), re.escape(REFUSED)
     ),
     "wadm away": Situation(
         "both sides", "applications", ("application <namespace>/<name>", "wadm", "lattice <lattice>")
@@ -111,6 +111,6 @@ SITUATIONS: Final = {
     "dead letter": Situation(
         "letter",
         "bus",
-        ("letter <sequence>", "`trellis dead show <sequence>`", "`trellis dead replay <sequence>`"),
+        ("letter <sequence>", "`trellis dead-letters show <sequence>`", "`trellis dead-letters replay <sequence>`"),
     ),
 }

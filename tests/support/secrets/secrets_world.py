@@ -103,7 +103,7 @@ class SecretsWorld:
 
     def backend(self, timings: Timings = QUICK, **changes: Any) -> AbstractAsyncContextManager[Service]:
         """Run secrets_backend in this process for the time of a block."""
-        settings = {"sources_seconds": 0.2} | self.hosts.fleet.settings(**changes)
+        settings = {"sources_interval": 0.2} | self.hosts.fleet.settings(**changes)
         create = partial(secrets_backend.app.create_app, timings=timings)
         return serving(create, secrets_backend.settings.Settings, settings)
 

@@ -1,4 +1,4 @@
-"""Leave for mass deletions, as ``trellis breaker close SERVICE KIND --for 1h`` gives it."""
+"""Leave for mass deletions, as ``trellis circuit-breaker close SERVICE KIND --for 1h`` gives it."""
 
 from __future__ import annotations
 

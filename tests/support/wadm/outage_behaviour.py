@@ -21,7 +21,7 @@ from trellis.lattice.domain.subjects import STREAM_MODELS
 
 Manifest = dict[str, Any]
 Act = Callable[[], Awaitable[None]]
-AWAY = {"Ready": ("Unknown", "WadmAway"), "Synced": ("Unknown", "WadmAway")}
+AWAY = {"Ready": ("Unknown", "WadmUnavailable"), "Synced": ("Unknown", "WadmUnavailable")}
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class OutageBehaviour:
             await eventually(lambda: said() == there, "it is said", seconds=PATIENCE)
             await servers.kill_wadm()
             try:
-                await eventually(lambda: said() == ("Unknown", "WadmAway"), "wadm is away", seconds=PATIENCE)
+                await eventually(lambda: said() == ("Unknown", "WadmUnavailable"), "wadm is away", seconds=PATIENCE)
             finally:
                 await servers.start_wadm()
             await eventually(lambda: said() == there, "it is there again", seconds=PATIENCE)

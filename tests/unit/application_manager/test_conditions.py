@@ -147,8 +147,8 @@ def test_while_wadm_is_away_the_last_word_stays_and_nothing_is_known() -> None:
     waits = Decision(waits=Because(Reason.WADM_AWAY, "wadm does not answer"))
     away = seen(view=view, decision=waits, snapshot=Snapshot(view.object, Absence.AWAY, now=NOW + 60), model=None)
     status = status_of(away)
-    assert said(status)["Synced"] == ("Unknown", "WadmAway")
-    assert said(status)["Ready"] == ("Unknown", "WadmAway")
+    assert said(status)["Synced"] == ("Unknown", "WadmUnavailable")
+    assert said(status)["Ready"] == ("Unknown", "WadmUnavailable")
     assert {key: status[key] for key in ("phase", "scalers", "versions")} == {
         key: before[key] for key in ("phase", "scalers", "versions")
     }

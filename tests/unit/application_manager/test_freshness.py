@@ -60,9 +60,9 @@ SILENT = Store(1.0, silent="nobody answers")
     ("store", "owner", "ours", "said"),
     [
         (None, None, False, ("Unknown", "NotFollowed")),
-        (AWAY, "here", True, ("Unknown", "WadmAway")),
-        (AWAY, None, False, ("Unknown", "WadmAway")),
-        (SILENT, "here", True, ("Unknown", "WadmAway")),
+        (AWAY, "here", True, ("Unknown", "WadmUnavailable")),
+        (AWAY, None, False, ("Unknown", "WadmUnavailable")),
+        (SILENT, "here", True, ("Unknown", "WadmUnavailable")),
         (THERE, None, False, ("Unknown", "OwnerUnknown")),
         (THERE, "there", False, ("True", "ReadOnly")),
         (POOR, "here", True, ("True", "DeletionsNotProved")),
@@ -92,7 +92,7 @@ def test_what_is_said_already_takes_no_write() -> None:
 def test_the_time_is_that_of_the_last_change_of_status() -> None:
     found = with_condition([READY], Verdict("Unknown", "NotFollowed", ""), NOW)
     assert found is not None
-    other = with_condition(found, Verdict("Unknown", "WadmAway", "gone"), LATER)
+    other = with_condition(found, Verdict("Unknown", "WadmUnavailable", "gone"), LATER)
     assert other is not None
     assert other[1]["lastTransitionTime"] == NOW
     back = with_condition(other, Verdict("True", "Synced", ""), LATER)
@@ -101,14 +101,14 @@ def test_the_time_is_that_of_the_last_change_of_status() -> None:
     assert len(back) == 2
 
 
-def telling(kube: FakeKube, health: Health, *, let_go: bool = False) -> TellGroups:
+def telling(kube: FakeKube, health: Health, *, remove_finalizers: bool = False) -> TellGroups:
     """Return what tells every group there is of a lattice that is there."""
     following = SimpleNamespace(store=lambda _: THERE, owner=lambda _: "here", ours=lambda _: True)
     groups = [view_group(one) for one in kube.objects(HOST_CONFIGS)]
     cache = SimpleNamespace(
         following=following, groups_to_follow=lambda _: groups, means=lambda *_: True, outage_over=lambda _: None
     )
-    return TellGroups(kube, cast("Cache", cache), MissingRights(health, remedy), let_go)
+    return TellGroups(kube, cast("Cache", cache), MissingRights(health, remedy), remove_finalizers)
 
 
 async def test_a_right_that_is_missing_to_say_it_makes_the_service_not_ready_until_it_is_there() -> None:
@@ -149,7 +149,7 @@ async def test_a_group_is_told_once_its_status_has_begun_and_then_takes_no_write
     assert said == {"Ready": "True", names.CONDITION_APPLICATIONS_SYNCED: "True"}
     assert await tell.run("mark", None) is None
     assert len(kube.writes) == 1
-    assert await telling(kube, health, let_go=True).run("mark", None) is None
+    assert await telling(kube, health, remove_finalizers=True).run("mark", None) is None
     [found] = kube.objects(HOST_CONFIGS)
     assert found["status"]["conditions"] == [READY]
 
@@ -177,4 +177,4 @@ async def test_a_lattice_that_comes_back_after_its_last_group_went_has_the_whole
     now += 5.0
     assert await tell.run(mark, None) is None
     [found] = kube.objects(HOST_CONFIGS)
-    assert found["status"]["conditions"][-1]["reason"] == "WadmAway"
+    assert found["status"]["conditions"][-1]["reason"] == "WadmUnavailable"

@@ -24,7 +24,7 @@ def test_an_object_is_read_in_all_that_a_decision_needs() -> None:
     annotations = {
         "version": "v3",
         names.ANNOTATION_UNDEPLOY: "true",
-        names.ANNOTATION_WRITTEN: written_mark(DIGEST, 4),
+        names.ANNOTATION_LAST_SYNCED: written_mark(DIGEST, 4),
         names.ANNOTATION_APP_NAME: "Web_1",
     }
     item = stored(annotations=annotations, labels={names.LABEL_LATTICE: "blue"})
@@ -100,7 +100,7 @@ def test_a_name_that_wadm_refuses_is_told() -> None:
 
 @pytest.mark.parametrize("mark", ["", "x", f"{DIGEST}", f"{DIGEST}/x", f"{DIGEST}/{'9' * 400}"])
 def test_a_mark_that_somebody_made_up_says_nothing(mark: str) -> None:
-    assert view_application(stored(annotations={names.ANNOTATION_WRITTEN: mark})).object.written is None
+    assert view_application(stored(annotations={names.ANNOTATION_LAST_SYNCED: mark})).object.written is None
 
 
 def test_fields_that_wadm_does_not_take_are_named() -> None:
@@ -196,7 +196,7 @@ def test_the_version_that_wash_set_counts_only_with_its_manifest(
     managers: list[str], mark: str, version: str, of_wadm: bool
 ) -> None:
     digest = view_application(stored()).object.digest if mark == "its own" else mark
-    annotations = {"version": "w1"} | ({names.ANNOTATION_WRITTEN: written_mark(digest, 1)} if digest else {})
+    annotations = {"version": "w1"} | ({names.ANNOTATION_LAST_SYNCED: written_mark(digest, 1)} if digest else {})
     fields = {"f:metadata": {"f:annotations": {"f:version": {}}}, "f:spec": {}}
     managed_fields = [{"manager": manager, "operation": "Update", "fieldsV1": fields} for manager in managers]
     view = view_application(stored(annotations=annotations, managedFields=managed_fields))

@@ -87,7 +87,7 @@ async def test_what_was_let_go_is_no_drop_and_may_still_be_done() -> None:
     holding, wire = Holding(), Wire()
     ack = new_ack(wire=wire)
     holding.take(ack)
-    holding.let_go()
+    holding.release()
     assert list(holding) == []
     await ack.give_back()
     await ack()

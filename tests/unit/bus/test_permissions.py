@@ -10,7 +10,7 @@ import pytest
 
 from support.suite.naming import lacking
 from trellis.bus.accounts.accounts import ACCOUNTS_FILE, TEMPLATE_FILE, accounts, keys
-from trellis.bus.accounts.permissions import PEOPLE, PUBLISHERS, bundle_user, console_user, service_user, users
+from trellis.bus.accounts.permissions import CLI, PUBLISHERS, bundle_user, console_user, service_user, users
 from trellis.bus.bus import Bus
 from trellis.events.subjects import FACTS, NODE_WATCHER
 from trellis.kube.breaker import Breaker
@@ -66,7 +66,7 @@ def test_every_owner_of_a_fact_has_a_user() -> None:
 
 
 def test_a_fact_is_said_by_its_owner_in_its_own_cluster_alone() -> None:
-    everybody = [user for user in users(CLUSTERS) if user.name != PEOPLE]  # people replay dead letters
+    everybody = [user for user in users(CLUSTERS) if user.name != CLI]  # people replay dead letters
     for spec, cluster in product(FACTS, CLUSTERS):
         who = [user.name for user in everybody if may_publish(user, f"trellis.evt.{cluster}.{spec.tokens}.n1")]
         assert who == [f"{spec.owner}.{cluster}"]

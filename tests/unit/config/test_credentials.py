@@ -58,7 +58,7 @@ def test_a_credentials_file_is_an_identity(path: Path, monkeypatch: pytest.Monke
 
 
 def test_services_in_one_process_have_a_file_each(tmp_path: Path) -> None:
-    for service in ("node_watcher", "provisioner", "people"):
+    for service in ("node_watcher", "provisioner", "cli"):
         (tmp_path / f"{service}.c1.nk").write_text(new_seed())
     pattern = tmp_path / "{service}.c1.nk"
     for settings in (WatcherSettings, ProvisionerSettings, ServiceSettings):

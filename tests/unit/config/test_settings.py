@@ -180,12 +180,12 @@ def test_the_kubeconfig_is_ours_before_kubectls(
 
 
 def test_values_are_read_as_people_write_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRELLIS_GRACE_SECONDS", "1m30s")
+    monkeypatch.setenv("TRELLIS_SHUTDOWN_GRACE_PERIOD", "1m30s")
     monkeypatch.setenv("TRELLIS_LOG_LEVEL", "DEBUG")
     monkeypatch.setenv("TRELLIS_MAX_UNAVAILABLE", "10%")
     monkeypatch.setenv("TRELLIS_NATS_URL", "nats://a:4222, tls://b:4222")
     settings = load(RolloutSettings)
-    assert (settings.grace_seconds, settings.log_level) == (90.0, "debug")
+    assert (settings.shutdown_grace_period, settings.log_level) == (90.0, "debug")
     assert settings.max_unavailable == CountOrPercent(10, is_percent=True)
     assert settings.nats_servers == ("nats://a:4222", "tls://b:4222")
 

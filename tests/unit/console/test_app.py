@@ -37,7 +37,11 @@ async def running(
     **given: Any,
 ) -> AsyncIterator[Console]:
     settings = Settings(
-        console_port=0, console_address="127.0.0.1", nats_url=f"nats://127.0.0.1:{dead_port}", grace_seconds=5, **given
+        console_port=0,
+        console_address="127.0.0.1",
+        nats_url=f"nats://127.0.0.1:{dead_port}",
+        shutdown_grace_period=5,
+        **given,
     )
     console, stop = create_app(settings, kube=kube, timings=timings), asyncio.Event()
     task = asyncio.create_task(console.run(stop))

@@ -364,7 +364,7 @@ async def test_what_an_account_was_found_not_to_see_is_among_the_refusals() -> N
         world.kube.api.fault = lambda _: status_reply(403, "Forbidden", "cannot create subjectaccessreviews")
         assert await world.watches.allowed("a/own", user, key("a", "x")) is None
         (refusal,) = world.watches.refused("a/own", user).values()
-        assert refusal.reason is RefusalReason.NOT_REVIEWED
+        assert refusal.reason is RefusalReason.ACCESS_NOT_CHECKED
         assert "cannot create subjectaccessreviews" in refusal.message
         world.kube.api.fault = answer
         world.reviews._not_before = 0.0

@@ -148,12 +148,15 @@ async def test_a_group_looked_at_before_its_lattice_was_known_says_so_and_then_w
     await world.run()
     world.see()
     await world.run()
-    assert (world.condition("Ready"), world.condition("HostsReported")) == ("HostsNotReady", "LatticeNotConnected")
+    assert (world.condition("Ready"), world.condition("HostsReporting")) == ("HostsNotReady", "LatticeNotConnected")
     before = len(world.kube.writes)
     await world.run()
     assert len(world.kube.writes) == before, "no news, no write"
 
     world.told.view = AWAY
     await world.run()
-    assert (world.condition("HostsReported"), world.condition("ApplicationsKnown")) == ("LatticeAway", "LatticeAway")
+    assert (world.condition("HostsReporting"), world.condition("ApplicationsKnown")) == (
+        "LatticeUnreachable",
+        "LatticeUnreachable",
+    )
     assert [write.path for write in world.kube.writes[before:]] == [HOST_CONFIGS.path("g", "group", "status")]

@@ -55,7 +55,7 @@ def status(known: Snapshot) -> dict[str, Any]:
     return make_status(known, Facts(LATEST))
 
 
-def condition(known: Snapshot, kind: str = "HostsReported") -> tuple[str, str, str]:
+def condition(known: Snapshot, kind: str = "HostsReporting") -> tuple[str, str, str]:
     found = next(one for one in status(known)["conditions"] if one["type"] == kind)
     return found["status"], found["reason"], found["message"]
 
@@ -72,7 +72,7 @@ def test_a_pod_is_shown_with_the_host_in_it() -> None:
         "version": "1.9.2",
         "labels": {POD_LABEL: "group-1", "zone": "a"},
     }
-    assert condition(known)[:2] == ("True", "HostsHeard")
+    assert condition(known)[:2] == ("True", "AllReporting")
 
 
 def test_every_host_of_the_lattice_is_shown_with_what_runs_on_it() -> None:
@@ -92,7 +92,7 @@ def test_applications_are_those_of_wadm_and_stay_while_it_is_away() -> None:
     assert condition(known, "ApplicationsKnown")[0] == "True"
     away = replace(known, status=status(known), lattice=view(models=None, models_why="wadm: nobody answers"))
     assert status(away)["app_count"] == 1
-    assert condition(away, "ApplicationsKnown") == ("Unknown", "WadmAway", "wadm: nobody answers")
+    assert condition(away, "ApplicationsKnown") == ("Unknown", "WadmUnavailable", "wadm: nobody answers")
 
 
 def test_a_heartbeat_without_news_changes_nothing() -> None:
@@ -112,7 +112,7 @@ def test_a_lattice_that_is_away_is_unknown_and_takes_nothing_away() -> None:
     before = replace(before, status=status(before))
     for hosts in ((heard(),), ()):
         away = replace(before, lattice=view(*hosts, linked_since=None, why="connection refused (nats://n:4222)"))
-        assert condition(away)[:2] == ("Unknown", "LatticeAway")
+        assert condition(away)[:2] == ("Unknown", "LatticeUnreachable")
         assert "connection refused (nats://n:4222)" in condition(away)[2]
         (host,) = status(away)["hosts"]
         assert (host["reported"], host["id"]) == ("Unknown", "N-group-1")
@@ -150,10 +150,10 @@ def test_a_pod_is_silent_only_if_it_could_have_been_heard(ready_since: str, link
 def test_silence_is_told_with_the_pods_and_once_as_an_event() -> None:
     pods = [pod(f"group-{number}") for number in range(1, 6)]
     known = world(*pods, lattice=view(heard("group-1")))
-    assert condition(known)[:2] == ("False", "HostsSilent")
+    assert condition(known)[:2] == ("False", "HeartbeatMissing")
     assert "group-2, group-3, group-4 and 1 more" in condition(known)[2]
     [event] = [action for action in decide(known) if isinstance(action, WarnGroup)]
-    assert event.reason == "HostsSilent"
+    assert event.reason == "HeartbeatMissing"
     again = replace(known, status=status(known))
     assert not [action for action in decide(again) if isinstance(action, WarnGroup)]
 
@@ -165,10 +165,10 @@ def test_a_new_link_is_no_news_about_a_host_that_was_silent() -> None:
         known = replace(silent, lattice=view(*hosts, linked_since=linked))
         first, second = status(known)["hosts"]
         assert (first["reported"], second["reported"]) == ("No", "Yes" if hosts else "Unknown")
-        assert condition(known)[:2] == ("False", "HostsSilent")
+        assert condition(known)[:2] == ("False", "HeartbeatMissing")
         assert not [action for action in decide(known) if isinstance(action, WarnGroup)], "it was said before"
         assert silent_pods(known) == (["group-1"] if linked < CLOCK - 70 else []), "what is shown is no proof"
-    assert condition(replace(silent, lattice=view(heard(), heard("group-2"))))[:2] == ("True", "HostsHeard")
+    assert condition(replace(silent, lattice=view(heard(), heard("group-2"))))[:2] == ("True", "AllReporting")
 
 
 def test_a_pod_that_became_ready_again_is_not_silent_as_before() -> None:
@@ -180,7 +180,7 @@ def test_a_pod_that_became_ready_again_is_not_silent_as_before() -> None:
 
 def test_pods_of_the_former_template_do_not_tell_which_host_is_theirs() -> None:
     known = world(pod(tells=False), lattice=view())
-    assert condition(known)[:2] == ("Unknown", "PodsDoNotTell")
+    assert condition(known)[:2] == ("Unknown", "HostIDUnknown")
     assert silent_pods(known) == []
 
 

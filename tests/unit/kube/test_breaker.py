@@ -109,9 +109,9 @@ async def test_more_than_the_limit_is_held_with_one_event_an_object(world: World
     assert len(events) == 25
     assert {event["count"] for event in events} == {1}
     assert events[0]["type"] == "Warning"
-    assert "trellis breaker close node-watcher nodes" in events[0]["message"]
-    assert world.sample("trellis_breaker_held_total") == 25
-    assert world.sample("trellis_breaker_open") == 1
+    assert "trellis circuit-breaker close node-watcher nodes" in events[0]["message"]
+    assert world.sample("trellis_circuit_breaker_held_total") == 25
+    assert world.sample("trellis_circuit_breaker_open") == 1
 
 
 async def test_what_is_held_knows_how_long_and_asking_again_costs_nothing(world: World) -> None:
@@ -207,14 +207,14 @@ async def test_closing_by_command_is_noticed_and_lets_what_was_held_go(world: Wo
     assert await gone(breaker, range(30)) == 5
     world.close()
     await until(lambda: world.released == 1, "noticed")
-    assert world.sample("trellis_breaker_open") == 0
+    assert world.sample("trellis_circuit_breaker_open") == 0
     before = len(world.kube.writes)
     assert await gone(breaker, range(5, 30)) == 25
     assert len(world.kube.writes) == before, "leave was given by the person"
     assert await gone(breaker, range(30, 31)) == 0, "what is new has the usual limit"
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    assert world.sample("trellis_breaker_open") is None
+    assert world.sample("trellis_circuit_breaker_open") is None
 
 
 async def test_what_is_held_is_what_there_is_and_still_is_to_go(world: World) -> None:
@@ -272,7 +272,7 @@ async def test_a_quiet_breaker_reads_once_a_term(world: World) -> None:
     running = [asyncio.create_task(one.breaker().run()) for one in (world, other)]
     await until(lambda: len(other.kube.api.requests) >= before + 10, "an open one is looked at ten times")
     assert len(world.kube.api.requests) == 1
-    assert world.sample("trellis_breaker_open") == 0
+    assert world.sample("trellis_circuit_breaker_open") == 0
     for task in running:
         task.cancel()
 
@@ -281,8 +281,8 @@ async def test_a_new_leader_shows_what_is_open_before_anything_is_destroyed(worl
     await gone(world.breaker(), range(6))
     successor = world.breaker()
     running = asyncio.create_task(successor.run())
-    world.kube.telemetry.metrics.breaker_open.labels("node_watcher", "nodes").set(0)
-    await until(lambda: world.sample("trellis_breaker_open") == 1, "shown")
+    world.kube.telemetry.metrics.circuit_breaker_open.labels("node_watcher", "nodes").set(0)
+    await until(lambda: world.sample("trellis_circuit_breaker_open") == 1, "shown")
     running.cancel()
 
 

@@ -164,7 +164,12 @@ def test_the_event_says_what_how_long_why_and_what_to_do() -> None:
     [target] = targets(1)
     message = held_message(target, Opening(0, 600, "more than 5 of 40 nodes were to go within 60 s"), "node_watcher")
     assert moment(600) == "1970-01-01T00:10:00Z"
-    for part in ("taking labels away", moment(600), "more than 5 of 40", "trellis breaker close node-watcher nodes"):
+    for part in (
+        "taking labels away",
+        moment(600),
+        "more than 5 of 40",
+        "trellis circuit-breaker close node-watcher nodes",
+    ):
         assert part in message
 
 

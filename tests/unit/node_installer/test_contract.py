@@ -129,7 +129,7 @@ def test_any_text_is_a_wish_or_an_error(text: str) -> None:
 RESULT = InstallResult(
     "install",
     Outcome.ROLLED_BACK,
-    FailureReason.RUNTIME_DID_NOT_COME_UP,
+    FailureReason.RUNTIME_START_FAILED,
     "said",
     "k3s",
     restarted=True,

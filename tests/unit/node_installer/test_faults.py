@@ -209,7 +209,7 @@ def test_a_runtime_that_does_not_come_up_gets_its_former_configuration_back(tmp_
     world.runtime.refuses = "spin"
     result = install(world)
     assert result.outcome is Outcome.ROLLED_BACK
-    assert result.reason is FailureReason.RUNTIME_DID_NOT_COME_UP
+    assert result.reason is FailureReason.RUNTIME_START_FAILED
     assert result.restarted, "its pods may have noticed"
     assert snapshot(world.root) == before
     assert world.runtime.loaded == loaded
@@ -289,9 +289,9 @@ def test_a_shim_that_does_not_run_here_never_reaches_the_configuration(tmp_path:
     world = a_world(tmp_path)
     before = snapshot(world.root)
     result = world.install(a_wish(world.image, content=a_shim("broken")))
-    assert (result.outcome, result.reason) == (Outcome.FAILED, FailureReason.SHIM_DOES_NOT_RUN)
+    assert (result.outcome, result.reason) == (Outcome.FAILED, FailureReason.SHIM_NOT_EXECUTABLE)
     assert "GLIBC_2.38" in result.message
-    assert "(ShimDoesNotRun: " in world.said[-1]
+    assert "(ShimNotExecutable: " in world.said[-1]
     assert not any("config.toml" in line for line in world.said), "what was not begun is not said"
     assert snapshot(world.root) == before
     assert world.runtime.restarts == 0
@@ -343,7 +343,7 @@ def test_a_shim_someone_damaged_is_put_back_without_a_restart(tmp_path: Path) ->
     world = a_world(tmp_path)
     assert install(world).ok
     (world.root / "opt/trellis/bin/containerd-shim-spin").write_bytes(b"rubbish")
-    assert world.perform("verify").reason is FailureReason.NOT_VERIFIED
+    assert world.perform("verify").reason is FailureReason.VERIFICATION_FAILED
     assert install(world).outcome is Outcome.INSTALLED
     assert world.perform("verify").ok
     assert world.runtime.restarts == 1

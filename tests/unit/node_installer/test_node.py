@@ -195,8 +195,8 @@ def test_k0s_that_does_not_is_restarted(monkeypatch: pytest.MonkeyPatch, tmp_pat
 @pytest.mark.parametrize(
     ("lives", "code", "reason", "words"),
     [
-        ([None], 0, FailureReason.RUNTIME_DID_NOT_COME_UP, r"\b0\.1 s"),
-        ([WITHOUT], 0, FailureReason.RUNTIME_DID_NOT_COME_UP, "another file"),
+        ([None], 0, FailureReason.RUNTIME_START_FAILED, r"\b0\.1 s"),
+        ([WITHOUT], 0, FailureReason.RUNTIME_START_FAILED, "another file"),
         ([None], 5, FailureReason.RESTART_FAILED, "Unit not found"),
     ],
 )
@@ -231,7 +231,7 @@ def test_a_shim_that_does_not_end_for_containerd_either_is_refused(hangs: str) -
 
     with pytest.raises(InstallError, match=f"`{hangs}`") as caught:
         prove(run, "/x")
-    assert caught.value.reason is FailureReason.SHIM_DOES_NOT_RUN
+    assert caught.value.reason is FailureReason.SHIM_NOT_EXECUTABLE
 
 
 def test_commands_end_in_time_and_say_what_is_missing(tmp_path: Path) -> None:
@@ -439,10 +439,10 @@ def test_verify_finds_what_is_not_there(tmp_path: Path) -> None:
     assert "gone" in world.perform("verify").message
     assert world.install(wish).ok
     world.runtime.up = False
-    assert world.perform("verify").reason is FailureReason.NOT_VERIFIED
+    assert world.perform("verify").reason is FailureReason.VERIFICATION_FAILED
     world.runtime.up = True
     (world.root / "etc/containerd/config.toml").write_text("version = 2\n")
-    assert world.perform("verify").reason is FailureReason.NOT_VERIFIED
+    assert world.perform("verify").reason is FailureReason.VERIFICATION_FAILED
 
 
 def test_a_preset_can_be_named(tmp_path: Path) -> None:

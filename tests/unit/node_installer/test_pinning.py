@@ -37,7 +37,7 @@ LOOSE = {
 def verdicts(source: Source, *, required: bool) -> tuple[bool, bool]:
     """Whether the planner gives a node this source, and whether the installer takes it."""
     planned = wish_for(a_shim(sources=(source,)), "amd64", require_checksum=required)
-    assert isinstance(planned, ShimWish) or planned is Refusal.UNVERIFIED
+    assert isinstance(planned, ShimWish) or planned is Refusal.CHECKSUM_MISSING
     wish = ShimWish("spin", "spin", "1", "shim/spin", (source,))
     try:
         taken = source_of(wish, "amd64", require_checksum=required) is source

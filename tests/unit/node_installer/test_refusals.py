@@ -106,7 +106,7 @@ def test_a_runtime_that_does_not_come_up_with_its_former_configuration_may_be_tr
 
     world.runtime.load = load  # type: ignore[method-assign]
     result = install(world)
-    assert (result.outcome, result.reason) == (Outcome.ROLLED_BACK, FailureReason.RUNTIME_DID_NOT_COME_UP)
+    assert (result.outcome, result.reason) == (Outcome.ROLLED_BACK, FailureReason.RUNTIME_START_FAILED)
     assert not world.runtime.up
     world.runtime.load = real  # type: ignore[method-assign]
     world.runtime.load()
@@ -168,12 +168,12 @@ def test_a_shim_that_breaks_after_the_restart_is_taken_back(tmp_path: Path) -> N
     world.run = run  # type: ignore[method-assign]
     result = install(world)
     assert result.outcome is Outcome.ROLLED_BACK
-    assert result.reason is FailureReason.NOT_VERIFIED
+    assert result.reason is FailureReason.VERIFICATION_FAILED
     assert "Illegal instruction" in result.message
     assert [(shim.handler, shim.verified) for shim in result.shims] == [("spin", False)]
     assert snapshot(world.root) == before
     assert world.runtime.loaded == loaded
-    assert install(world).reason in (FailureReason.REFUSED_BEFORE, FailureReason.SHIM_DOES_NOT_RUN)
+    assert install(world).reason in (FailureReason.REFUSED_BEFORE, FailureReason.SHIM_NOT_EXECUTABLE)
     assert world.runtime.restarts == 2
 
 
@@ -192,6 +192,6 @@ def test_a_later_version_that_cannot_be_verified_leaves_the_former(tmp_path: Pat
     world.run = run  # type: ignore[method-assign]
     result = install(world, "two")
     assert result.outcome is Outcome.FAILED
-    assert result.reason is FailureReason.NOT_VERIFIED
+    assert result.reason is FailureReason.VERIFICATION_FAILED
     assert not result.restarted
     assert snapshot(world.root) == before

@@ -187,7 +187,7 @@ def test_all_shims_that_cannot_be_had_are_named_and_no_other(tmp_path: Path) -> 
     assert snapshot(world.root) == before
     broken = a_wish(world.image, handler="broken", content=a_shim("broken"), digest="d3")
     result = world.install(good, broken)
-    assert result.reason is FailureReason.SHIM_DOES_NOT_RUN
+    assert result.reason is FailureReason.SHIM_NOT_EXECUTABLE
     assert [(shim.handler, shim.digest, bool(shim.problem)) for shim in result.shims] == [("broken", "d3", True)]
     assert snapshot(world.root) == before
 

@@ -157,7 +157,7 @@ class FakeRuntime:
         if self.refuses is not None and self.refuses in self.runtimes():
             self.up = False
         if not agrees(self.live(), wanted.present, wanted.absent):
-            raise InstallError(FailureReason.RUNTIME_DID_NOT_COME_UP, "containerd did not answer within 0 s")
+            raise InstallError(FailureReason.RUNTIME_START_FAILED, "containerd did not answer within 0 s")
 
 
 def _deep(into: dict[str, Any], new: dict[str, Any]) -> None:

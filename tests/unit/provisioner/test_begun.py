@@ -168,7 +168,7 @@ async def test_a_name_that_a_job_has_which_no_watch_shows_is_tried_again(provisi
 
 async def test_the_name_of_an_undoing_job_that_no_watch_shows_is_tried_again(provisioner: Provisioner) -> None:
     task = Task(Target(((KWASM, DIGEST),)))
-    undo = CreateUndo(provisioner.node, a_job(provisioner.node), task, Reason.UNPROVED)
+    undo = CreateUndo(provisioner.node, a_job(provisioner.node), task, Reason.VERIFICATION_FAILED)
     assert await provisioner.effects.apply([undo]) is None
     assert await provisioner.effects.apply([undo]) == provisioner.cache.timings.nodes.name_taken
     assert len(provisioner.jobs) == 1
@@ -218,7 +218,7 @@ async def test_what_a_former_leader_may_have_begun_is_planned_as_a_removal(doubt
     await doubtful.effects.apply([made])
     [job] = doubtful.kube.objects(JOBS)
     assert job["metadata"]["labels"][names.LABEL_OPERATION] == REMOVE
-    assert job["metadata"]["annotations"][names.ANNOTATION_FEARED] == "spin"
+    assert job["metadata"]["annotations"][names.ANNOTATION_UNCONFIRMED] == "spin"
 
 
 async def test_a_slot_given_here_whose_job_was_not_asked_for_is_given_up_with_the_wish(doubtful: Provisioner) -> None:

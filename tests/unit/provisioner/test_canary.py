@@ -191,7 +191,10 @@ def test_a_shim_that_is_no_longer_wanted_is_not_tried() -> None:
 def test_a_pod_that_was_evicted_is_made_anew() -> None:
     job = a_shims_job(LISTS)
     evicted = a_pod(job, "Failed", interrupted=True)
-    assert decide(a_snapshot(LISTS, job, pods=(evicted,))) == [DeleteCanary(evicted, Reason.UNPROVED), LookAgain(55)]
+    assert decide(a_snapshot(LISTS, job, pods=(evicted,))) == [
+        DeleteCanary(evicted, Reason.VERIFICATION_FAILED),
+        LookAgain(55),
+    ]
 
 
 # --- taking back ---

@@ -230,11 +230,11 @@ def test_a_failed_job_is_judged_with_the_installers_own_last_words() -> None:
 
 def test_what_our_own_installer_answers_is_all_there_is_to_say() -> None:
     problem = ShimResult("spin", problem="it says nothing to -v")
-    result = InstallResult("install", Outcome.FAILED, FailureReason.SHIM_DOES_NOT_RUN, "no shim", shims=(problem,))
+    result = InstallResult("install", Outcome.FAILED, FailureReason.SHIM_NOT_EXECUTABLE, "no shim", shims=(problem,))
     installer = InstallerState(terminated="exit code 1", log_tail=result.to_line())
     [_, verdict] = deciding(NODE, a_job(NODE, JobState.FAILED), entry=SLOT, installer=installer)
     assert isinstance(verdict, JudgeFailed)
-    assert verdict.message == "ShimDoesNotRun: no shim; spin: it says nothing to -v"
+    assert verdict.message == "ShimNotExecutable: no shim; spin: it says nothing to -v"
     rolled_back = replace(result, outcome=Outcome.ROLLED_BACK, reason=None, restarted=True, shims=())
     installer = InstallerState(log_tail=rolled_back.to_line())
     [_, verdict] = deciding(NODE, a_job(NODE, JobState.FAILED), entry=SLOT, installer=installer)

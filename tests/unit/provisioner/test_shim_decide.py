@@ -97,7 +97,7 @@ def test_a_new_shim_gets_a_finalizer_a_runtime_class_and_a_status() -> None:
     assert written(actions).counts == Counts(nodes=1)
     assert condition(actions, "Available") == ("False", "NodesNotReady")
     assert condition(actions, "Progressing") == ("True", "Updating")
-    assert condition(actions, "Degraded") == ("False", "AsExpected")
+    assert condition(actions, "Degraded") == ("False", "Healthy")
 
 
 def test_all_nodes_ready_is_available_and_done() -> None:
@@ -164,7 +164,7 @@ def test_a_rollout_that_may_not_go_on_says_why(changes: dict[str, Any], reason: 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        pytest.param({"refusal": Refusal.UNVERIFIED}, "Unverified", id="no checksum"),
+        pytest.param({"refusal": Refusal.CHECKSUM_MISSING}, "ChecksumMissing", id="no checksum"),
         pytest.param({"refusal": Refusal.UNSIGNED}, "Unsigned", id="nobody signed it"),
         pytest.param({"refusal": Refusal.NO_SOURCE}, "NoSourceForPlatform", id="no source"),
         pytest.param({"shim": replace(SPIN, invalid="spec: bad")}, "InvalidShim", id="cannot be read"),
@@ -195,7 +195,7 @@ def test_a_failing_node_is_named_with_its_own_words() -> None:
 def test_a_failure_of_what_a_node_is_no_longer_to_have_is_no_failure() -> None:
     actions = deciding(failed(a_node("a"), "older"), a_node("b"))
     assert written(actions).counts.failed == 0
-    assert condition(actions, "Degraded") == ("False", "AsExpected")
+    assert condition(actions, "Degraded") == ("False", "Healthy")
 
 
 def degraded(actions: list[Action]) -> Condition:

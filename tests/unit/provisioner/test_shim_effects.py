@@ -24,7 +24,7 @@ SPEC: dict[str, Any] = {
     "runtimeClass": {"name": "spin", "handler": "spin"},
     "rolloutStrategy": {"type": "recreate"},
 }
-STATUS = Status(conditions=(Condition("Degraded", "True", "Unverified", "no checksum", "2026-01-31T12:00:00Z"),))
+STATUS = Status(conditions=(Condition("Degraded", "True", "ChecksumMissing", "no checksum", "2026-01-31T12:00:00Z"),))
 CALL = Call("CREATE", "RuntimeClass", "runtimeclasses", name="spin")
 
 

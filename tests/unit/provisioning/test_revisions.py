@@ -99,5 +99,5 @@ def test_going_back_gives_the_version_whole_and_leaves_the_rest() -> None:
 )
 def test_a_mark_of_forgiven_failures_that_cannot_be_read_forgives_nothing(text: str, seconds: int) -> None:
     metadata = {"name": "spin", "uid": "u", "resourceVersion": "1"}
-    annotations = {"trellis.dev/failures-forgiven": text}
+    annotations = {"trellis.dev/failures-acknowledged-at": text}
     assert view_shim({"metadata": metadata | {"annotations": annotations}, "spec": SPEC}).forgiven == seconds

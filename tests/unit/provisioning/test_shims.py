@@ -79,8 +79,8 @@ def test_a_version_is_what_is_installed_on_that_platform(change: dict[str, Any],
 @pytest.mark.parametrize(
     ("sources", "expected"),
     [
-        pytest.param((Source("https://x"),), Refusal.UNVERIFIED, id="no checksum"),
-        pytest.param((Source("oci://r/x:v1"),), Refusal.UNVERIFIED, id="an image by tag"),
+        pytest.param((Source("https://x"),), Refusal.CHECKSUM_MISSING, id="no checksum"),
+        pytest.param((Source("oci://r/x:v1"),), Refusal.CHECKSUM_MISSING, id="an image by tag"),
         pytest.param((Source("https://x", "arm64", "ab" * 32),), Refusal.NO_SOURCE, id="another platform only"),
         pytest.param((), Refusal.NO_SOURCE, id="no source at all"),
     ],
@@ -101,7 +101,7 @@ def test_a_shim_is_refused_for(sources: tuple[Source, ...], expected: Refusal) -
     ],
 )
 def test_what_only_looks_like_a_digest_pins_nothing(location: str) -> None:
-    assert wish_for(a_shim(sources=(Source(location),)), "amd64", require_checksum=True) is Refusal.UNVERIFIED
+    assert wish_for(a_shim(sources=(Source(location),)), "amd64", require_checksum=True) is Refusal.CHECKSUM_MISSING
 
 
 def test_an_image_by_digest_is_pinned_and_checksums_may_be_waived() -> None:

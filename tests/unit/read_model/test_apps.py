@@ -66,8 +66,13 @@ def test_a_row_has_what_the_status_says() -> None:
         (item({"phase": "Failed", "message": "no host"}), "no host"),
         (item({"phase": "Unhealthy"}), "Unhealthy"),
         (
-            item({"phase": "Waiting", "conditions": [{"type": "Ready", "status": "Unknown", "reason": "WadmAway"}]}),
-            "WadmAway",
+            item(
+                {
+                    "phase": "Waiting",
+                    "conditions": [{"type": "Ready", "status": "Unknown", "reason": "WadmUnavailable"}],
+                }
+            ),
+            "WadmUnavailable",
         ),
         (
             item({"conditions": [{"type": "Ready", "status": "False", "reason": "Rejected", "message": "no link"}]}),

@@ -62,7 +62,7 @@ def paused(name: str) -> dict[str, Any]:
 
 
 def blocked(name: str) -> dict[str, Any]:
-    said = {"type": "Degraded", "status": "True", "reason": "Unverified", "message": "m", "observedGeneration": 1}
+    said = {"type": "Degraded", "status": "True", "reason": "ChecksumMissing", "message": "m", "observedGeneration": 1}
     return objects.shim(name) | {"status": {"observedGeneration": 1, "conditions": [said], "nodes": 1}}
 
 

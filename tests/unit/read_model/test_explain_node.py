@@ -395,8 +395,8 @@ SHIM_CAUSES: dict[str, tuple[ShimWorld, list[str]]] = {
         ["node n", "it waits", "Do this"],
     ),
     "its spec": (
-        ShimWorld(with_conditions(SOME, said("Degraded", "True", "Unverified", "the source has no sha256"))),
-        ["Unverified: the source has no sha256"],
+        ShimWorld(with_conditions(SOME, said("Degraded", "True", "ChecksumMissing", "the source has no sha256"))),
+        ["ChecksumMissing: the source has no sha256"],
     ),
     "paused": (ShimWorld(with_conditions(SOME, paused=True)), ["spec.paused", "trellis rollout resume"]),
     "never looked at": (

@@ -41,7 +41,7 @@ class World:
         self.kube = FakeKube(telemetry=telemetry)
         self.service = EqualService(
             name="tested",
-            settings=ServiceSettings(grace_seconds=5.0),
+            settings=ServiceSettings(shutdown_grace_period=5.0),
             telemetry=telemetry,
             compose=self.compose,
             namespaces={},

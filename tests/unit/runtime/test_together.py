@@ -75,7 +75,7 @@ class World:
 
         return kind(
             name=name,
-            settings=ServiceSettings(grace_seconds=5.0),
+            settings=ServiceSettings(shutdown_grace_period=5.0),
             telemetry=telemetry,
             compose=compose,
             namespaces={},

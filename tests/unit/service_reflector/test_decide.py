@@ -15,8 +15,8 @@ from service_reflector.domain.actions import (
     DeleteRoute,
     DeleteSlice,
     DropOthers,
-    LetGo,
     PatchService,
+    RemoveFinalizer,
     RemoveService,
     Warn,
     WriteRoute,
@@ -239,7 +239,7 @@ def remembered(world: Snapshot, **changes: Any) -> Snapshot:
     """The world as it is while nothing is known of the lattice."""
     service = world.services["shop"].manifest
     assert service is not None
-    listeners = read_reach(service["annotations"][names.ANNOTATION_REACH])
+    listeners = read_reach(service["annotations"][names.ANNOTATION_CACHED_LISTENERS])
     found = claim(Application("shop", listeners=listeners), remembered=True, **changes)
     return replace(world, claims=(found,), unknown=frozenset({"east/1"}))
 
@@ -262,8 +262,8 @@ def test_a_finalizer_of_a_former_version_goes_though_nothing_is_known_of_the_lat
     metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {}
     service = view_service(stored(make_service(mirrors_of(had)["shop"]), **metadata))
     world = replace(remembered(had), services={"shop": service})
-    assert kinds(decide(world)) == ["LetGo"]
-    assert kinds(decide(replace(world, slices={}))) == ["WriteSlice", "LetGo"]
+    assert kinds(decide(world)) == ["FinalizerRemoved"]
+    assert kinds(decide(replace(world, slices={}))) == ["WriteSlice", "FinalizerRemoved"]
 
 
 @pytest.mark.parametrize("text", ["", "[", "{}", "[1]", '[{"component": 1}]', "null"])
@@ -339,10 +339,10 @@ def test_a_service_of_a_former_version_has_its_addresses_on_a_slice_before_it_lo
 
 def test_a_service_of_a_former_version_that_is_deleted_has_them_there_before_it_goes() -> None:
     world = deleted(of_a_former_version(after(snapshot(claim()))))
-    assert kinds(decide(world)) == ["WriteSlice", "LetGo"]
-    assert kinds(decide(after(world))) == ["LetGo"], "it is written once"
-    assert kinds(decide(replace(world, terminating=True))) == ["LetGo"]
-    assert kinds(decide(replace(world, claims=()))) == ["LetGo"], "nobody wants it any more"
+    assert kinds(decide(world)) == ["WriteSlice", "FinalizerRemoved"]
+    assert kinds(decide(after(world))) == ["FinalizerRemoved"], "it is written once"
+    assert kinds(decide(replace(world, terminating=True))) == ["FinalizerRemoved"]
+    assert kinds(decide(replace(world, claims=()))) == ["FinalizerRemoved"], "nobody wants it any more"
 
 
 def test_another_is_made_once_a_service_that_is_deleted_is_gone() -> None:
@@ -451,7 +451,7 @@ def test_a_slice_names_no_service_that_is_none_of_the_application() -> None:
 def test_an_uninstallation_leaves_endpoints_to_a_service_whatever_stands_on_its_slice(text: str) -> None:
     had = after(snapshot(claim()))
     (piece,) = had.slices["shop"]
-    world = replace(had, slices={"shop": (replace(piece, kept=text),)}, let_go=True)
+    world = replace(had, slices={"shop": (replace(piece, kept=text),)}, remove_finalizers=True)
     assert kinds(decide(world)) == ["WriteSlice"]
 
 
@@ -479,20 +479,20 @@ def test_nothing_is_made_in_a_namespace_that_goes() -> None:
 
 def test_uninstalling_lets_every_one_go_and_does_nothing_else() -> None:
     world = of_a_former_version(after(snapshot(claim())))
-    (let_go,) = decide(replace(world, let_go=True))
-    assert isinstance(let_go, LetGo)
-    assert decide(snapshot(claim(), let_go=True)) == []
+    (remove_finalizers,) = decide(replace(world, remove_finalizers=True))
+    assert isinstance(remove_finalizers, RemoveFinalizer)
+    assert decide(snapshot(claim(), remove_finalizers=True)) == []
 
 
 def test_uninstalling_leaves_no_slice_that_outlives_its_service() -> None:
-    world = replace(after(snapshot(claim(), claim(lattice="west/2"))), let_go=True)
+    world = replace(after(snapshot(claim(), claim(lattice="west/2"))), remove_finalizers=True)
     writes = decide(world)
     assert [(one.wanted.keeps, one.wanted.endpoints) for one in writes if isinstance(one, WriteSlice)] == [
         (None, piece.endpoints) for pieces in world.slices.values() for piece in pieces
     ]
     assert len(writes) == 2
     assert decide(after(world)) == []
-    gone = replace(kept(after(snapshot(claim()))), let_go=True)
+    gone = replace(kept(after(snapshot(claim()))), remove_finalizers=True)
     assert kinds(decide(gone)) == ["DeleteSlice"]
 
 

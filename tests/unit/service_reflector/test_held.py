@@ -32,7 +32,9 @@ GONE = Snapshot("g", "shop", services={"shop": SERVICE}, sure=True)
 @pytest.fixture
 async def held() -> tuple[Any, Any, Holding]:
     """Return what is known, effects that only hold, and a circuit breaker that holds the Service."""
-    known: Any = SimpleNamespace(controller=None, let_go=False, said={}, snapshot=AsyncMock(return_value=GONE))
+    known: Any = SimpleNamespace(
+        controller=None, remove_finalizers=False, said={}, snapshot=AsyncMock(return_value=GONE)
+    )
     known.why_preserved, known.services = str, {}
     breaker: Any = Holding()
     unused: Any = None

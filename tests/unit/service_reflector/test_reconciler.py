@@ -40,7 +40,7 @@ class World:
         self.services: dict[str, Any] = {}
         self.slices: dict[str, Any] = {}
         self.said: dict[str, Any] = {}
-        self.controller, self.let_go, self.timings = None, False, Timings()
+        self.controller, self.remove_finalizers, self.timings = None, False, Timings()
         self.looks = 0
 
     def why_preserved(self) -> str:
@@ -72,7 +72,7 @@ async def test_one_run_makes_the_service_and_its_endpoints_and_publishes_it() ->
     await world.queue.wait_idle()
     assert world.looks == 2, "what it wrote itself causes no second run"
     [service], [endpoints] = world.kube.objects(SERVICES), world.kube.objects(ENDPOINT_SLICES)
-    kept = read_kept(endpoints["metadata"]["annotations"][names.ANNOTATION_KEPT])
+    kept = read_kept(endpoints["metadata"]["annotations"][names.ANNOTATION_PRESERVED])
     assert kept is not None
     assert kept.uid == service["metadata"]["uid"]
     assert "finalizers" not in service["metadata"]

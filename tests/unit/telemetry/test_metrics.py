@@ -17,24 +17,24 @@ def test_the_names_and_labels_are_those_of_the_dashboards() -> None:
     metrics.handler_seconds.labels("s", "q").observe(0.1)
     metrics.retries_total.labels("s", "q").inc()
     metrics.dead_letters_total.labels("s", "Unparseable").inc()
-    metrics.facts_published_total.labels("s", "t").inc()
-    metrics.facts_received_total.labels("s", "t").inc()
+    metrics.events_published_total.labels("s", "t").inc()
+    metrics.events_received_total.labels("s", "t").inc()
     metrics.kube_requests_total.labels("s", "PATCH", "nodes", "200").inc()
     metrics.leader.labels("s").set(1)
-    metrics.breaker_open.labels("s", "nodes").set(1)
-    metrics.breaker_held_total.labels("s", "nodes").inc()
+    metrics.circuit_breaker_open.labels("s", "nodes").set(1)
+    metrics.circuit_breaker_held_total.labels("s", "nodes").inc()
     metrics.queue("s", "q", lambda: 2, lambda: 3)
     metrics.watch_staleness("s", "jobs", "jobs in a", lambda: 4)
     metrics.watch_staleness("s", "jobs", "jobs in b", lambda: 5)
     assert sample(metrics, "trellis_handler_seconds_count", service="s", queue="q") == 1
     assert sample(metrics, "trellis_retries_total", service="s", queue="q") == 1
     assert sample(metrics, "trellis_dead_letters_total", service="s", reason="Unparseable") == 1
-    assert sample(metrics, "trellis_facts_published_total", service="s", type="t") == 1
-    assert sample(metrics, "trellis_facts_received_total", service="s", type="t") == 1
+    assert sample(metrics, "trellis_events_published_total", service="s", type="t") == 1
+    assert sample(metrics, "trellis_events_received_total", service="s", type="t") == 1
     assert sample(metrics, "trellis_kube_requests_total", service="s", verb="PATCH", resource="nodes", code="200") == 1
     assert sample(metrics, "trellis_leader", service="s") == 1
-    assert sample(metrics, "trellis_breaker_open", service="s", kind="nodes") == 1
-    assert sample(metrics, "trellis_breaker_held_total", service="s", kind="nodes") == 1
+    assert sample(metrics, "trellis_circuit_breaker_open", service="s", kind="nodes") == 1
+    assert sample(metrics, "trellis_circuit_breaker_held_total", service="s", kind="nodes") == 1
     assert sample(metrics, "trellis_queue_depth", service="s", queue="q") == 2
     assert sample(metrics, "trellis_queue_oldest_seconds", service="s", queue="q") == 3
     for watch, seconds in (("jobs in a", 4), ("jobs in b", 5)):

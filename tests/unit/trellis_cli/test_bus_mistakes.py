@@ -1,4 +1,4 @@
-"""Mistakes on the command lines of `trellis dead` and `trellis events`: one line that says what is needed."""
+"""Mistakes on the command lines of `trellis dead-letters` and `trellis events`: one line that says what is needed."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("dead replay", "needs the sequences of letters, or --all"),
-        ("dead replay 7 --all", "needs the sequences of letters, or --all"),
-        ("dead replay 7 --noun node", "filters belong to --all"),
-        ("dead list --reason sadness", "--reason: has 'sadness', needs one of: Unparseable"),
-        ("dead list --noun cat", "--noun: has 'cat', needs one of: application, controller, host_pod, hosts, node"),
-        ("dead list --since now", "--since: has 'now', needs how long ago"),
+        ("dead-letters replay", "needs the sequences of letters, or --all"),
+        ("dead-letters replay 7 --all", "needs the sequences of letters, or --all"),
+        ("dead-letters replay 7 --noun node", "filters belong to --all"),
+        ("dead-letters list --reason sadness", "--reason: has 'sadness', needs one of: Unparseable"),
+        (
+            "dead-letters list --noun cat",
+            "--noun: has 'cat', needs one of: application, controller, host_pod, hosts, node",
+        ),
+        ("dead-letters list --since now", "--since: has 'now', needs how long ago"),
         ("events replay --subject node", "--subject: has 'node', matches no fact"),
         ("events tail --subject a..b", "--subject: has 'a..b', needs tokens"),
         ("events tail --trace 0af7", "--trace: has '0af7', needs a trace id"),
@@ -41,7 +44,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_mistake_is_one_line(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     group, *rest = arguments.split()
-    command: Any = typer.main.get_command({"dead": dead.app, "events": events.app}[group])
+    command: Any = typer.main.get_command({"dead-letters": dead.app, "events": events.app}[group])
     with pytest.raises(SystemExit) as ended:
         command.main(rest, standalone_mode=False)
     out, err = capsys.readouterr()

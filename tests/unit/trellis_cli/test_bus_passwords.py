@@ -49,7 +49,7 @@ async def test_what_is_missing_is_made_of_the_seed_that_is_there() -> None:
     put(kube, seed="s", **{"passwords.conf": passwords_file("s")})
     made = await make_missing(kube, HOME)
     assert made == [client_secret(user) for user in CLIENTS]
-    assert texts(kube, "trellis-nats-people") == client_texts("s", "people", HOME)
+    assert texts(kube, "trellis-nats-cli") == client_texts("s", "cli", HOME)
     writes = len(kube.writes)
     assert await make_missing(kube, HOME) == []
     assert [one.method for one in kube.writes[writes:]] == ["POST"], "it only asks whether the first may be made"
@@ -67,7 +67,7 @@ async def test_a_seed_is_made_once_and_no_two_are_alike() -> None:
 
 async def test_a_server_is_told_of_users_that_it_does_not_know() -> None:
     kube = server()
-    put(kube, seed="s", **{"passwords.conf": "PASSWORD_PEOPLE: x\n", "other": "kept"})
+    put(kube, seed="s", **{"passwords.conf": "PASSWORD_CLI: x\n", "other": "kept"})
     assert SERVER in await make_missing(kube, HOME)
     [patch] = [one for one in kube.writes if one.method == "PATCH"]
     assert b"PASSWORD_PROVISIONER" in (patch.body or b"")
@@ -76,7 +76,7 @@ async def test_a_server_is_told_of_users_that_it_does_not_know() -> None:
 
 async def test_a_server_whose_seed_is_gone_is_left_as_it_is() -> None:
     kube = server()
-    put(kube, **{"passwords.conf": "PASSWORD_PEOPLE: x\n"})
+    put(kube, **{"passwords.conf": "PASSWORD_CLI: x\n"})
     with pytest.raises(CommandError, match=r"\btrellis-nats-server\b.*\bseed\b"):
         await make_missing(kube, HOME)
 
@@ -100,5 +100,5 @@ def test_a_password_that_would_be_public_is_found() -> None:
     rendered()  # skips where there is no helm
     found = render(CHART)
     assert leaked(found, documents(found).values()) == ""
-    [people] = [one for one in found if one["metadata"]["name"] == "trellis-nats-people"]
+    [people] = [one for one in found if one["metadata"]["name"] == "trellis-nats-cli"]
     assert leaked(found, [f"x: {people['stringData']['password']}"]) != ""

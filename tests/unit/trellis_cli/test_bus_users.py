@@ -25,7 +25,7 @@ def test_each_user_gets_a_key_and_a_second_run_changes_nothing(tmp_path: Path) -
         "secrets_backend.prod",
         "controller_host.prod",
         "console.prod",
-        "people",
+        "cli",
         "outside",
     ]
     assert all(row.made for row in first)
@@ -60,10 +60,10 @@ def test_another_cluster_leaves_the_keys_of_the_first(tmp_path: Path) -> None:
 
 def test_a_key_whose_seed_is_elsewhere_is_kept(tmp_path: Path) -> None:
     first = {row.name: row for row in write(tmp_path, ["prod"], 1)}
-    Path(first["people"].seed_file).unlink()
+    Path(first["cli"].seed_file).unlink()
     again = {row.name: row for row in write(tmp_path, ["prod"], 1)}
-    assert again["people"].public_key == first["people"].public_key
-    assert again["people"].seed_file == ""
+    assert again["cli"].public_key == first["cli"].public_key
+    assert again["cli"].seed_file == ""
 
 
 def test_a_cluster_that_is_not_named_is_not_locked_out_by_mistake(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_pods_that_serve_nothing_or_ended_are_not_asked() -> None:
             pod("b", "provisioner", podIP="fd00::2"),
             pod("a", "provisioner", podIP="10.0.0.1"),
             ending,
-            pod("d", "let-go", health=False, podIP="10.0.0.4"),
+            pod("d", "uninstall", health=False, podIP="10.0.0.4"),
             pod("e", "provisioner", phase="Succeeded", podIP="10.0.0.5"),
         ]
     )

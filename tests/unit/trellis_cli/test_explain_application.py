@@ -51,8 +51,8 @@ GROUP: Manifest = {
     "status": {"readyReplicas": 2, "desiredReplicas": 2, "conditions": []},
 }
 SERVICE = ServiceView("team", "web", "uid-web", "1", "web", "east/1")
-AWAY = condition("HostsReported", "Unknown", "LatticeAway", "refused")
-SILENT = condition("HostsReported", "False", "HostsSilent", "none is heard")
+AWAY = condition("HostsReporting", "Unknown", "LatticeUnreachable", "refused")
+SILENT = condition("HostsReporting", "False", "HeartbeatMissing", "none is heard")
 LED = Beside([Leader(MANAGER, "pod-1", "both sides are not kept equal")])
 UNLED = Beside([replace(LED.leaders[0], holder="")])
 WELL = AppWorld(app(), [GROUP], [SERVICE], beside=LED)
@@ -114,12 +114,12 @@ REASONS: dict[str, tuple[AppWorld, str, list[str]]] = {
                 GROUP
                 | {
                     "status": GROUP["status"]
-                    | {"conditions": [condition("HostsReported", "Unknown", "LatticeAway", "refused")]}
+                    | {"conditions": [condition("HostsReporting", "Unknown", "LatticeUnreachable", "refused")]}
                 }
             ],
         ),
         "lattice",
-        ["LatticeAway: refused"],
+        ["LatticeUnreachable: refused"],
     ),
     "not equal": (
         replace(WELL, app=app(conditions=[condition("Synced", "False", "Applied", "it was applied")])),
@@ -159,7 +159,7 @@ CAUSES: dict[str, tuple[AppWorld, str, list[str]]] = {
         ["namespace team", "lattice east", "west", "WasmCloudHostConfig", "spec.lattice: east", "trellis.dev/lattice"],
     ),
     "wadm away": (
-        replace(WELL, app=app(conditions=[condition("Synced", "Unknown", "WadmAway", "no answer in time")])),
+        replace(WELL, app=app(conditions=[condition("Synced", "Unknown", "WadmUnavailable", "no answer in time")])),
         "both sides",
         ["lattice east", "no answer in time", "2026-11-22T07:00:00Z", "v1"],
     ),
@@ -171,12 +171,16 @@ CAUSES: dict[str, tuple[AppWorld, str, list[str]]] = {
                 | {
                     "spec": {"lattice": "east", "secretName": "creds"},
                     "status": GROUP["status"]
-                    | {"conditions": [condition("HostsReported", "Unknown", "LatticeAway", "NATS refused the user")]},
+                    | {
+                        "conditions": [
+                            condition("HostsReporting", "Unknown", "LatticeUnreachable", "NATS refused the user")
+                        ]
+                    },
                 }
             ],
         ),
         "lattice",
-        ["LatticeAway: NATS refused the user", "Secret team/creds"],
+        ["LatticeUnreachable: NATS refused the user", "Secret team/creds"],
     ),
     "its hosts lack a Secret": (
         replace(
@@ -277,7 +281,7 @@ def test_what_came_from_wash_and_its_events_are_told() -> None:
 def test_the_status_row_counts_phases_and_names_what_does_not_go_on() -> None:
     rows = [row_of(one) for one in (app(), app(phase="Failed"), stored("new"))]
     part = applications_part(rows, {"team/new": "nobody knows it"}, "pod-1")
-    assert lacking(part.text, "1 Deployed", "1 Failed", "1 NotLookedAt", "application-manager", "pod-1") == []
+    assert lacking(part.text, "1 Deployed", "1 Failed", "1 NotEvaluated", "application-manager", "pod-1") == []
     assert part.facts["not_well"] == ["team/new", "team/web"]
     assert lacking(part.problem, "team/new", "team/web", "team/new: nobody knows it") == []
     assert part.problem.endswith("`trellis explain application/new -n team`")

@@ -23,12 +23,12 @@ from trellis_cli.explain.grant import Account, GrantWorld, explain_grant
 Manifest = dict[str, Any]
 
 
-def said(kind: str, status: str, reason: str = "AsExpected", message: str = "") -> Manifest:
+def said(kind: str, status: str, reason: str = "Healthy", message: str = "") -> Manifest:
     return {"type": kind, "status": status, "reason": reason, "message": message}
 
 
 READY = said("Ready", "True", "HostsReady", "2 of 2 hosts are ready")
-HEARD = said("HostsReported", "True", "HostsHeard", "2 of 2 ready pods are heard of in the lattice")
+HEARD = said("HostsReporting", "True", "AllReporting", "2 of 2 ready pods are heard of in the lattice")
 FINE = said("Degraded", "False")
 LEADER = Leader("host-manager", "pod-1", "")
 
@@ -73,26 +73,26 @@ GROUPS: dict[str, tuple[Manifest, str, list[str]]] = {
     "credentials are refused": (
         group(
             READY,
-            said("HostsReported", "Unknown", "LatticeAway", "NATS refused the user: its nkey"),
+            said("HostsReporting", "Unknown", "LatticeUnreachable", "NATS refused the user: its nkey"),
             secretName="creds",
         ),
         "lattice",
-        ["LatticeAway: NATS refused the user: its nkey", "Secret team/creds"],
+        ["LatticeUnreachable: NATS refused the user: its nkey", "Secret team/creds"],
     ),
     "its NATS is away": (
-        group(READY, said("HostsReported", "Unknown", "LatticeAway", "connection refused")),
+        group(READY, said("HostsReporting", "Unknown", "LatticeUnreachable", "connection refused")),
         "lattice",
-        ["LatticeAway: connection refused", "spec.natsAddress", "spec.natsClientPort"],
+        ["LatticeUnreachable: connection refused", "spec.natsAddress", "spec.natsClientPort"],
     ),
     "wadm is away": (
-        group(READY, HEARD, said("ApplicationsKnown", "Unknown", "WadmAway", "no answer")),
+        group(READY, HEARD, said("ApplicationsKnown", "Unknown", "WadmUnavailable", "no answer")),
         "wadm",
         ["lattice east", "no answer"],
     ),
     "a host is silent": (
-        group(READY, said("HostsReported", "False", "HostsSilent", "no heartbeat for 70 s of the host in pod a")),
+        group(READY, said("HostsReporting", "False", "HeartbeatMissing", "no heartbeat for 70 s of the host in pod a")),
         "lattice",
-        ["HostsSilent: no heartbeat for 70 s of the host in pod a"],
+        ["HeartbeatMissing: no heartbeat for 70 s of the host in pod a"],
     ),
     "another operator runs": (
         group(said("OtherControllerActive", "True", "WasmCloudOperatorRuns", "remove it")),
@@ -113,7 +113,7 @@ def test_a_group_of_hosts_names_its_cause(manifest: Manifest, about: str, named:
 
 
 def test_a_group_that_is_well_or_only_new_is_ready() -> None:
-    new = group(READY, FINE, said("HostsReported", "Unknown", "WaitingForHosts", "1 of 2"))
+    new = group(READY, FINE, said("HostsReporting", "Unknown", "WaitingForHosts", "1 of 2"))
     for one in (group(), new):
         assert explain_group(one, Beside([LEADER])).cause is None
     unled = explain_group(group(), Beside([replace(LEADER, holder="")]))
@@ -222,9 +222,9 @@ def test_a_letter_says_who_gave_up_on_what_and_why() -> None:
     page = explain_letter(LETTER, "7")
     assert page.subject == "letter 7"
     assert lacking(page.headline, "provisioner/nodes", "1", "Undecodable: no JSON") == []
-    assert "`trellis dead show 7`" in page.headline
-    assert "`trellis dead replay 7`" in page.headline
-    assert "trellis dead replay" not in explain_letter(replace(LETTER, subject=""), "7").headline
+    assert "`trellis dead-letters show 7`" in page.headline
+    assert "`trellis dead-letters replay 7`" in page.headline
+    assert "trellis dead-letters replay" not in explain_letter(replace(LETTER, subject=""), "7").headline
     assert explain_letter(None, "9").cause is not None
     assert "secret" not in explain_letter(replace(LETTER, error="nats://a:secret@b no"), "7").headline
 

@@ -38,7 +38,7 @@ SERVICE = ServiceView(
     "shop",
     "east/1",
     manifest={
-        "annotations": {names.ANNOTATION_REACH: write_reach((LISTENER,))},
+        "annotations": {names.ANNOTATION_CACHED_LISTENERS: write_reach((LISTENER,))},
         "spec": {"type": "ClusterIP", "clusterIP": "10.96.0.7", "ports": [{"name": "http", "port": 8080}]},
     },
 )
@@ -186,7 +186,9 @@ def test_what_is_told_of_others_is_left_out() -> None:
 
 def test_a_text_that_somebody_edited_is_survived() -> None:
     assert SERVICE.manifest is not None
-    edited = replace(SERVICE, manifest={**SERVICE.manifest, "annotations": {names.ANNOTATION_REACH: "{"}, "spec": {}})
+    edited = replace(
+        SERVICE, manifest={**SERVICE.manifest, "annotations": {names.ANNOTATION_CACHED_LISTENERS: "{"}, "spec": {}}
+    )
     assert explain_service(replace(WELL, service=edited, slices=[EMPTY])).cause is not None
 
 

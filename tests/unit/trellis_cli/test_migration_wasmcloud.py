@@ -138,7 +138,7 @@ def test_a_service_that_selects_pods_goes_on() -> None:
 def test_a_service_in_deletion_loses_the_operator_s_finalizer_and_no_other() -> None:
     finalizers = ["example.com/other", names.WASMCLOUD_OPERATOR_SERVICE]
     [step] = plan_services(Former(services=(deleting(of_operator("service", finalizers=finalizers)),)))
-    assert step.doing is Doing.LET_GO
+    assert step.doing is Doing.FINALIZER_REMOVED
     assert isinstance(step.write, PatchObject)
     assert (step.write.res, step.write.namespace, step.write.name) == (SERVICES, "ns", "shop")
     assert [(op["op"], op["path"], op["value"]) for op in step.write.ops] == [
@@ -223,7 +223,7 @@ def test_a_group_in_deletion_is_let_go() -> None:
     found = group(finalizers=[names.WASMCLOUD_OPERATOR, "example.com/other"])
     deleting(found.manifest)
     [step] = plan_groups(Former(groups=(found,)))
-    assert step.doing is Doing.LET_GO
+    assert step.doing is Doing.FINALIZER_REMOVED
     assert isinstance(step.write, PatchObject)
     assert step.write.ops[-1]["value"] == ["example.com/other"]
 

@@ -92,9 +92,9 @@ PHASES: dict[str, tuple[World, Phase]] = {
         world(BROKEN, ledger=Ledger({BROKEN.uid: Entry(WANTED.digest, 2, 9, ("spin",))})),
         Phase.PROGRESSING,
     ),
-    "nothing may be installed": (world(a_node(), status=degraded("Unverified")), Phase.DEGRADED),
+    "nothing may be installed": (world(a_node(), status=degraded("ChecksumMissing")), Phase.DEGRADED),
     "nothing might be installed of an older spec": (
-        world(a_node(), status=degraded("Unverified", 0)),
+        world(a_node(), status=degraded("ChecksumMissing", 0)),
         Phase.PROGRESSING,
     ),
     "its RuntimeClass is another's": (world(DONE, status=degraded("RuntimeClassConflict")), Phase.DEGRADED),
@@ -125,7 +125,7 @@ def test_each_node_has_its_stage_and_the_reason() -> None:
     [
         pytest.param({"shim": PAUSED}, "paused", id="paused"),
         pytest.param({"ledger": HALTED}, "halted", id="halted"),
-        pytest.param({"status": degraded("Unverified")}, "Unverified", id="no checksum"),
+        pytest.param({"status": degraded("ChecksumMissing")}, "ChecksumMissing", id="no checksum"),
         pytest.param({"status": BESIDE}, "another controller is active", id="another controller"),
     ],
 )
@@ -209,7 +209,7 @@ def test_resuming_a_paused_rollout_forgives_nothing() -> None:
 @pytest.mark.parametrize(
     ("annotations", "path", "value"),
     [
-        (None, "/metadata/annotations", {names.ANNOTATION_FORGIVEN: "600"}),
+        (None, "/metadata/annotations", {names.ANNOTATION_ACKNOWLEDGED: "600"}),
         ({}, "/metadata/annotations/trellis.dev~1failures-forgiven", "600"),
     ],
 )

@@ -99,14 +99,17 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(
         "The bus, and what is heard",
         (
-            Panel("Facts said", ((_rate("trellis_facts_published_total", "type"), "{{type}}"),)),
-            Panel("Facts heard", ((_rate("trellis_facts_received_total", "type"), "{{type}}"),)),
+            Panel("Facts said", ((_rate("trellis_events_published_total", "type"), "{{type}}"),)),
+            Panel("Facts heard", ((_rate("trellis_events_received_total", "type"), "{{type}}"),)),
             Panel(
                 "Dead letters",
                 ((_sum("trellis_dead_letters_total", "service", "reason"), "{{service}} {{reason}}"),),
                 about="Since the start of each process.",
             ),
-            Panel("Facts of a later version", ((_rate("trellis_facts_too_new_total", "service", "type"), "{{type}}"),)),
+            Panel(
+                "Facts of a later version",
+                ((_rate("trellis_events_unsupported_version_total", "service", "type"), "{{type}}"),),
+            ),
             Panel(
                 "Watches, since they heard",
                 ((_max("trellis_watch_staleness_seconds", "service", "watch"), "{{service}} {{watch}}"),),
@@ -128,8 +131,8 @@ ROWS: Final[tuple[Row, ...]] = (
         "Nodes, and what is held back",
         (
             Panel("Rollouts halted", ((_max("trellis_rollouts_halted", "service"), "Shims"),), stat=True),
-            Panel("Breakers open", ((_max("trellis_breaker_open", "service", "kind"), "{{kind}}"),), stat=True),
-            Panel("Deletions held", ((_rate("trellis_breaker_held_total", "service", "kind"), "{{kind}}"),)),
+            Panel("Breakers open", ((_max("trellis_circuit_breaker_open", "service", "kind"), "{{kind}}"),), stat=True),
+            Panel("Deletions held", ((_rate("trellis_circuit_breaker_held_total", "service", "kind"), "{{kind}}"),)),
         ),
     ),
     Row(
@@ -146,11 +149,11 @@ ROWS: Final[tuple[Row, ...]] = (
                     (_max("trellis_lattice_services", "lattice"), "{{lattice}} Services"),
                 ),
             ),
-            Panel("Silent", ((_max("trellis_lattice_silent_seconds", "lattice"), "{{lattice}}"),), "s"),
+            Panel("Silent", ((_max("trellis_lattice_seconds_since_last_message", "lattice"), "{{lattice}}"),), "s"),
             Panel(
                 "Linked, owned",
                 (
-                    (_max("trellis_lattice_linked", "lattice"), "{{lattice}} linked"),
+                    (_max("trellis_lattice_connected", "lattice"), "{{lattice}} linked"),
                     (_max("trellis_lattice_owned", "lattice"), "{{lattice}} owned"),
                 ),
             ),
@@ -162,11 +165,16 @@ ROWS: Final[tuple[Row, ...]] = (
             Panel(
                 "Events that wait to be copied",
                 (
-                    (_max("trellis_lattice_lag_messages", "lattice", "stream"), "{{lattice}} {{stream}}"),
-                    (_max("trellis_lattice_lag_seconds", "lattice", "stream"), "{{lattice}} {{stream}}, seconds"),
+                    (_max("trellis_lattice_forwarder_lag_messages", "lattice", "stream"), "{{lattice}} {{stream}}"),
+                    (
+                        _max("trellis_lattice_forwarder_lag_seconds", "lattice", "stream"),
+                        "{{lattice}} {{stream}}, seconds",
+                    ),
                 ),
             ),
-            Panel("Events copied", ((_rate("trellis_lattice_copies_total", "lattice", "event"), "{{event}}"),)),
+            Panel(
+                "Events copied", ((_rate("trellis_lattice_forwarded_events_total", "lattice", "event"), "{{event}}"),)
+            ),
         ),
     ),
     Row(
@@ -175,8 +183,8 @@ ROWS: Final[tuple[Row, ...]] = (
             Panel("Answers", ((_rate("trellis_secrets_requests_total", "outcome"), "{{outcome}}"),), "reqps"),
             Panel("Answers, 95 %", ((_quantile(0.95, "trellis_secrets_request_seconds"), "95 %"),), "s"),
             Panel("Without an answer", ((_rate("trellis_secrets_dropped_total", "reason"), "{{reason}}"),)),
-            Panel("In work", ((_sum("trellis_secrets_in_work", "pod"), "{{pod}}"),)),
-            Panel("Links", ((_sum("trellis_secrets_links", "state"), "{{state}}"),)),
+            Panel("In work", ((_sum("trellis_secrets_in_progress", "pod"), "{{pod}}"),)),
+            Panel("Links", ((_sum("trellis_secrets_connections", "state"), "{{state}}"),)),
             Panel("Facts only in the log", ((_sum("trellis_secrets_audit_dropped_total", "pod"), "{{pod}}"),)),
         ),
     ),

@@ -15,6 +15,7 @@ from typing import Any, Final
 from pydantic import AliasChoices
 from pydantic.fields import FieldInfo
 
+from trellis.config.durations import format_seconds, parse_seconds
 from trellis.config.settings import PREFIX, ServiceSettings
 from trellis_tools.reference.markdown import GENERATED, cell, code, table
 
@@ -25,8 +26,8 @@ _MEBI: Final = 2**20
 _INTRODUCTION: Final = """# Settings
 
 Every setting is a variable of the environment. An empty one counts as unset; a wrong one is one line that names it,
-and exit status 2. Durations are seconds or have a unit (`90`, `90s`, `10m`), memory is as in Kubernetes (`512Mi`),
-lists are separated by commas.
+and exit status 2. Durations have a unit (`90s`, `10m`, `1h30m`; a bare number is seconds), memory is as in Kubernetes
+(`512Mi`), lists are separated by commas.
 """
 
 
@@ -66,7 +67,11 @@ def default_of(field: FieldInfo) -> str:
     """Return a default as one would write it; what is made when a service starts has none to show."""
     if field.default_factory is not None:
         return "made at the start"
-    return code(_text(field.default))
+    return code(format_seconds(field.default) if _is_duration(field) else _text(field.default))
+
+
+def _is_duration(field: FieldInfo) -> bool:
+    return any(getattr(one, "func", None) is parse_seconds for one in field.metadata)
 
 
 def _text(value: Any) -> str:  # noqa: ANN401 (whatever a setting may be)

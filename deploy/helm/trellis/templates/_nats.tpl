@@ -20,7 +20,7 @@
 {{- $there := lookup "apps/v1" "StatefulSet" .Release.Namespace "trellis-nats" -}}
 {{- $has := dig "spec" "replicas" 0 $there | int -}}
 {{- if and $there (ne $has (int $nats.replicas)) -}}
-{{- fail (printf "nats.replicas: there are %d servers, and what they store does not move to %d: services make the streams anew and say again what holds, but former facts and dead letters are gone (trellis dead list shows them). Keep nats.replicas=%d; or delete the servers and upgrade again: kubectl -n %s delete statefulset trellis-nats" $has (int $nats.replicas) $has .Release.Namespace) -}}
+{{- fail (printf "nats.replicas: there are %d servers, and what they store does not move to %d: services make the streams anew and say again what holds, but former facts and dead letters are gone (trellis dead-letters list shows them). Keep nats.replicas=%d; or delete the servers and upgrade again: kubectl -n %s delete statefulset trellis-nats" $has (int $nats.replicas) $has .Release.Namespace) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

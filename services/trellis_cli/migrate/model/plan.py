@@ -44,7 +44,7 @@ class Doing(StrEnum):
     DELETE = "delete"
     KEEP = "keep"
     LEAVE = "leave"
-    LET_GO = "let go"
+    FINALIZER_REMOVED = "let go"
     DEFINE = "define"
 
 

@@ -100,7 +100,7 @@ def _node(world: World, node: NodeView, taken: dict[str, tuple[ShimView, str]]) 
 
 def _unpinned(world: World, node: NodeView, shim: ShimView) -> bool:
     required = world.rules.require_checksum
-    return wish_for(shim, node.architecture, require_checksum=required) is Refusal.UNVERIFIED
+    return wish_for(shim, node.architecture, require_checksum=required) is Refusal.CHECKSUM_MISSING
 
 
 def _shim(shim: ShimView) -> Step | None:

@@ -151,7 +151,7 @@ def _service(item: Manifest, slices: Iterable[Manifest], running: set[str]) -> S
             return Step(place_of(item), what, Doing.LEAVE, "it is being deleted")
         why = f"it is being deleted, and nobody takes the finalizer {names.WASMCLOUD_OPERATOR_SERVICE} away any more"
         write = without_finalizer(SERVICES, item, names.WASMCLOUD_OPERATOR_SERVICE)
-        return Step(place_of(item), what, Doing.LET_GO, why, write)
+        return Step(place_of(item), what, Doing.FINALIZER_REMOVED, why, write)
     if spec.get("selector"):
         why = "it selects the pods of hosts by their labels, and goes on to"
     else:

@@ -68,7 +68,7 @@ def _group(former: FormerGroup) -> Iterable[Step]:
                 "hosts end with it"
             )
             write = without_finalizer(HOST_CONFIGS, former.manifest, names.WASMCLOUD_OPERATOR)
-            yield Step(place, _what(group), Doing.LET_GO, why, write)
+            yield Step(place, _what(group), Doing.FINALIZER_REMOVED, why, write)
         return
     if isinstance(group, str):
         yield Step(place, _what(group), Doing.LEAVE, f"its spec cannot be read: {group}; its hosts run on as they are")

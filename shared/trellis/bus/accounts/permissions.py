@@ -43,9 +43,9 @@ PUBLISHERS: Final = tuple(service for service in SERVICES if service != CONSOLE)
 """Services with a user that may publish; the console only reads."""
 
 BUNDLE: Final = "bundle"
-PEOPLE: Final = "people"
+CLI: Final = "cli"
 OUTSIDE: Final = "outside"
-PEOPLE_INBOX: Final = f"_INBOX_{PEOPLE}"
+CLI_INBOX: Final = f"_INBOX_{CLI}"
 
 ADVISORIES: Final = (
     f"$JS.EVENT.ADVISORY.STREAM.DELETED.{STREAM_EVENTS}",
@@ -78,7 +78,7 @@ def users(clusters: Sequence[str]) -> list[User]:
     """Return every user of a bus that these clusters share."""
     services = [service_user(service, cluster) for cluster in clusters for service in PUBLISHERS]
     consoles = [console_user(cluster, clusters) for cluster in clusters]
-    return [*services, *consoles, people_user(clusters), outside_user(clusters)]
+    return [*services, *consoles, cli_user(clusters), outside_user(clusters)]
 
 
 def service_user(service: str, cluster: str) -> User:
@@ -139,7 +139,7 @@ def console_user(cluster: str, clusters: Sequence[str]) -> User:
     )
 
 
-def people_user(clusters: Sequence[str]) -> User:
+def cli_user(clusters: Sequence[str]) -> User:
     """Return the user of the command line: reads everything, replays and removes dead letters, frees names."""
     streams = (STREAM_EVENTS, STREAM_LATTICE, STREAM_DEAD)
     publish = [f"{_API}.INFO", f"{_API}.STREAM.NAMES", f"{_API}.STREAM.LIST"]
@@ -148,10 +148,10 @@ def people_user(clusters: Sequence[str]) -> User:
     publish += [subject for stream in streams for subject in _consume(stream)]
     publish += [f"{ROOT_EVENTS}.>", f"{ROOT_LATTICE}.>", f"{_API}.STREAM.MSG.DELETE.{STREAM_DEAD}", CLAIM_SUBJECTS]
     return User(
-        PEOPLE,
-        "people, by the command line: read everything, replay and remove dead letters, free names of clusters",
+        CLI,
+        "the command line: read everything, replay and remove dead letters, free names of clusters",
         tuple(publish),
-        (f"{PEOPLE_INBOX}.>", *(f"{root}.>" for root in (ROOT_EVENTS, ROOT_LATTICE, ROOT_DEAD)), "$JS.EVENT.>"),
+        (f"{CLI_INBOX}.>", *(f"{root}.>" for root in (ROOT_EVENTS, ROOT_LATTICE, ROOT_DEAD)), "$JS.EVENT.>"),
         _no_durables(clusters),
     )
 

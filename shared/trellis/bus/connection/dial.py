@@ -10,7 +10,7 @@ import asyncio
 
 import nats.errors
 
-from trellis.bus.accounts.permissions import PEOPLE_INBOX
+from trellis.bus.accounts.permissions import CLI_INBOX
 from trellis.bus.connection.connection import describe
 from trellis.bus.connection.user_client import UserClient
 from trellis.bus.errors import BusUnavailable
@@ -24,7 +24,7 @@ async def dial(
     name: str,
     credentials: Credentials | None = None,
     *,
-    inbox: str = PEOPLE_INBOX,
+    inbox: str = CLI_INBOX,
     timings: DialTimings = DialTimings(),
 ) -> UserClient:
     """Return a client that is connected, and that comes back by itself after an outage.

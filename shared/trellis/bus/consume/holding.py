@@ -38,7 +38,7 @@ class Holding:
 
     def take(self, ack: Ack) -> None:
         """Count a message as in work for as long as somebody has its acknowledgement; the newest delivery's counts."""
-        self._held[ack.token] = weakref.ref(ack, partial(self._let_go, ack.token))
+        self._held[ack.token] = weakref.ref(ack, partial(self._release, ack.token))
         ack.settled = self.forget
 
     def drop(self, token: Hashable) -> None:
@@ -50,7 +50,7 @@ class Holding:
         self._held.pop(token, None)
         self._dropped.pop(token, None)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Hold nothing any more: whoever consumes next is to get it, though its acknowledgement still exists here."""
         self._held.clear()
 
@@ -62,7 +62,7 @@ class Holding:
         unseen = max(0, deliveries - 1 - dropped)
         return dropped + min(unseen, self.crashes) >= MAX_DELIVERIES
 
-    def _let_go(self, token: Hashable, reference: weakref.ref[Ack]) -> None:
+    def _release(self, token: Hashable, reference: weakref.ref[Ack]) -> None:
         # A newer delivery may have taken its place: then the message is in work.
         if self._held.get(token) is reference:
             del self._held[token]

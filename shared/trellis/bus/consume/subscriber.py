@@ -210,7 +210,7 @@ class Subscription(Generic[M]):
         Held no longer, it is not reported as worked on either: whoever consumes next gets it, here it is only finished.
         """
         held = list(self._holding)
-        self._holding.let_go()
+        self._holding.release()
         if jetstream is None or self._epoch is None or not self._signed_on:
             return
         self._signed_on = False
@@ -258,7 +258,7 @@ class Subscription(Generic[M]):
 
     def _hand_over(self, delivered: Delivered, event: RawCloudEvent, fact: M, ack: Ack) -> None:
         telemetry, spec = self._reader.telemetry, spec_of(type(fact))
-        telemetry.metrics.facts_received_total.labels(telemetry.service, spec.type).inc()
+        telemetry.metrics.events_received_total.labels(telemetry.service, spec.type).inc()
         with telemetry.tracer.start_as_current_span(
             f"receive {spec.tokens}",
             context=context_from(trace_of(delivered.headers, event)),
@@ -286,7 +286,7 @@ class Subscription(Generic[M]):
     async def _leave_alone(self, newer: NewerVersion, ack: Ack) -> None:
         """What it says is said in the version read here too, beside it: there is nothing to do, nor to keep."""
         telemetry = self._reader.telemetry
-        telemetry.metrics.facts_too_new_total.labels(telemetry.service, newer.known).inc()
+        telemetry.metrics.events_unsupported_version_total.labels(telemetry.service, newer.known).inc()
         if newer.known not in self._told:
             self._told.add(newer.known)
             _log.info("facts of a newer version are left to newer readers", subscription=self.name, reason=str(newer))

@@ -210,5 +210,5 @@ def view_slice(item: Manifest) -> SliceView:
         family=str(item.get("addressType") or ""),
         endpoints=tuple(item.get("endpoints") or ()),
         ports=tuple(item.get("ports") or ()),
-        kept=str((metadata.get("annotations") or {}).get(names.ANNOTATION_KEPT) or ""),
+        kept=str((metadata.get("annotations") or {}).get(names.ANNOTATION_PRESERVED) or ""),
     )

@@ -147,7 +147,7 @@ def _sides(status: Manifest, lattice: str) -> Iterator[Line]:
     rank, do = Rank.SYMPTOM if reason in _UNDER_WAY else Rank.CAUSE, ""
     if is_held(status):
         text = f"{reason}: {text}"
-    if reason == "WadmAway":
+    if reason == "WadmUnavailable":
         text = f"wadm{f' of lattice {lattice}' if lattice else ''} does not answer: {text}"
         do = "start wadm, or see its log; what runs there runs on, and nothing is lost meanwhile"
     yield Line("both sides", f"{text}{since}", False, do, rank)

@@ -82,24 +82,24 @@ def _counts(status: Manifest) -> Iterator[Line]:
 def lattice_lines(namespace: str, spec: Manifest, status: Manifest) -> Iterator[Line]:
     """Yield how a group's lattice is heard, and wadm in it: what its conditions say, and what to do."""
     lattice = str(spec.get("lattice") or "")
-    reported, known = condition(status, "HostsReported"), condition(status, "ApplicationsKnown")
+    reported, known = condition(status, "HostsReporting"), condition(status, "ApplicationsKnown")
     if reported.get("status") in {"False", "Unknown"}:
         yield _silent(namespace, spec, reported)
     elif reported:
         yield Line("lattice", str(reported.get("message") or lattice), well=True)
-    if known.get("reason") == "WadmAway":
+    if known.get("reason") == "WadmUnavailable":
         text = f"wadm of lattice {lattice} does not answer: {known.get('message')}"
         yield Line("wadm", text, False, "start wadm, or see its log; its hosts run on meanwhile", Rank.CAUSE)
     synced = condition(status, names.CONDITION_APPLICATIONS_SYNCED)
-    if synced.get("status") in {"False", "Unknown"} and known.get("reason") != "LatticeAway":
+    if synced.get("status") in {"False", "Unknown"} and known.get("reason") != "LatticeUnreachable":
         yield Line("applications", words(synced), well=False)
 
 
 def _silent(namespace: str, spec: Manifest, said: Manifest) -> Line:
     reason, message = str(said.get("reason") or ""), str(said.get("message") or "")
-    if reason in {"WaitingForHosts", "PodsDoNotTell"}:
+    if reason in {"WaitingForHosts", "HostIDUnknown"}:
         return Line("lattice", f"{reason}: {message}")  # it is new, or as old as it was adopted: no trouble
-    if reason not in {"LatticeAway", "LatticeNotConnected"}:
+    if reason not in {"LatticeUnreachable", "LatticeNotConnected"}:
         return Line("lattice", f"{reason}: {message}", well=False, rank=Rank.CAUSE)
     secret = spec.get("secretName")
     if any(word in message for word in _REFUSED):

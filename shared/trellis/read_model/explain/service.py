@@ -136,7 +136,7 @@ def _endpoints(world: World, one: ServiceView, pods: Sequence[PodView]) -> Itera
         do = "`trellis explain hostgroup/NAME` says why"
         yield Line("hosts", "its groups have no pods", False, do, Rank.CAUSE)
     annotations = (one.manifest or {}).get("annotations") or {}
-    listeners = read_reach(annotations.get(names.ANNOTATION_REACH, ""))
+    listeners = read_reach(annotations.get(names.ANNOTATION_CACHED_LISTENERS, ""))
     lines = [_host(pod, listeners, endpoints.get(pod.uid)) for pod in sorted(pods, key=lambda pod: pod.key)]
     if len(lines) > _SHOWN:
         lines = sorted(lines, key=lambda line: bool(line.well))

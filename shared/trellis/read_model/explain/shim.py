@@ -27,7 +27,7 @@ _NODES_FAIL: Final = "NodesFailing"
 _HELD: Final = frozenset({Reason.MASS_DELETION.value, Reason.LEDGER_REFUSED.value})
 _MEND: Final[Mapping[str, str]] = {
     "InvalidShim": "mend the spec: `kubectl edit shim {name}`",
-    "Unverified": "give the source a sha256, or the image a digest",
+    "ChecksumMissing": "give the source a sha256, or the image a digest",
     "Unsigned": "sign it with a key that the platform trusts, and put the signature beside the source",
     "RuntimeInUse": "end the pods that run with it, or set spec.removalPolicy to drain",
 }

@@ -1,7 +1,7 @@
 """Why a message was given up on: one dead letter.
 
 Pure. In: the letter, as it is read from the stream. Out: the page. Called by ``explain``.
-Invariant: the body, which may hold anything, is not shown here: ``trellis dead show`` does.
+Invariant: the body, which may hold anything, is not shown here: ``trellis dead-letters show`` does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def explain_letter(letter: DeadLetter | None, name: str) -> Explanation:
     if letter is None:
         text, do = (
             "there is no such letter: it was replayed, or has aged out",
-            "`trellis dead list` lists those that are",
+            "`trellis dead-letters list` lists those that are",
         )
         return Explanation(subject, [Line("letter", text, False, do)], "there")
     return Explanation(subject, [*_chain(letter)], "delivered")
@@ -30,11 +30,11 @@ def _chain(letter: DeadLetter) -> Iterator[Line]:
     tried = f" after {times} deliver{'y' if times == 1 else 'ies'}" if times is not None else ""
     why = redact_url(letter.error or "no cause is given")
     text = f"{reader} gave up on it{tried}, {letter.reason or 'no reason'}: {why}"
-    do = f"`trellis dead show {letter.sequence}` shows it"
+    do = f"`trellis dead-letters show {letter.sequence}` shows it"
     if letter.obstacle:
         do += "; it cannot be sent again"
     else:
-        do += f"; once its cause is mended, `trellis dead replay {letter.sequence}` sends it again"
+        do += f"; once its cause is mended, `trellis dead-letters replay {letter.sequence}` sends it again"
     yield Line("letter", text, False, do, Rank.CAUSE)
     yield Line("message", f"{letter.subject or 'of no subject'}, {letter.size} bytes")
     if letter.key or letter.noun:

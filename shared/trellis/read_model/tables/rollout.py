@@ -28,7 +28,7 @@ _NAMED: Final = 5
 _BLOCKING: Final = frozenset(
     {
         Refusal.INVALID.value,
-        Refusal.UNVERIFIED.value,
+        Refusal.CHECKSUM_MISSING.value,
         Refusal.UNSIGNED.value,
         Refusal.NO_SOURCE.value,
         Reason.RUNTIME_CLASS_CONFLICT.value,
@@ -272,7 +272,7 @@ def _hold(world: World, wish: ShimWish | Refusal, halted: bool) -> str:
     if isinstance(wish, Refusal):
         return wish.value
     blocked = _blocking(world)
-    if blocked is not None and blocked.reason in {Refusal.UNVERIFIED.value, Refusal.UNSIGNED.value}:
+    if blocked is not None and blocked.reason in {Refusal.CHECKSUM_MISSING.value, Refusal.UNSIGNED.value}:
         return blocked.reason
     if _other_controller(world) is not None:
         return "another controller is active"

@@ -141,7 +141,7 @@ export function LetterPanel({ sequence }: { readonly sequence: string }): JSX.El
           {letter.headers === null || Object.keys(letter.headers).length === 0 ? null : <pre class="data">{Object.entries(letter.headers).map(([name, value]) => `${name}: ${value}`).join("\n")}</pre>}
           <pre class="data">{letter.body !== undefined ? JSON.stringify(letter.body, null, 2) : (letter.body_text ?? letter.body_base64 ?? "")}</pre>
           <p class="soft">
-            <code>trellis dead replay {sequence}</code> gives it to its service again.
+            <code>trellis dead-letters replay {sequence}</code> gives it to its service again.
           </p>
         </>
       )}

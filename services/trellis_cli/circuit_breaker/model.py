@@ -57,16 +57,16 @@ class BreakerRow:
 
     def advice(self) -> str:
         """Return what to do about one that is not closed."""
-        let_go = f"trellis breaker close {self.service} {self.kind}"
+        close = f"trellis circuit-breaker close {self.service} {self.kind}"
         if self.position is Position.UNREADABLE:
-            return f"whoever leads {self.service} writes the record anew and holds for 10 min; at once: {let_go}"
+            return f"whoever leads {self.service} writes the record anew and holds for 10 min; at once: {close}"
         until = moment(self.opening.until if self.opening else 0)
         if not self.held:
-            return f"no {self.kind} are held any more. Until {until} those that are to go are held. At once: {let_go}"
+            return f"no {self.kind} are held any more. Until {until} those that are to go are held. At once: {close}"
         names = self.opening.examples if self.opening else ()
         some = ", ".join(names[:3]) + (", …" if self.held > len(names[:3]) else "")
         return (
-            f"{self.held} {self.kind} are held ({some}). If they are meant to go: {let_go}. If not, undo what caused "
+            f"{self.held} {self.kind} are held ({some}). If they are meant to go: {close}. If not, undo what caused "
             f"it, nothing was done to them. Left alone, at {until} as many again may go as before it opened"
         )
 

@@ -1,4 +1,4 @@
-"""``trellis let-go``: stops the services that put finalizers on objects, and takes these away: before Trellis goes.
+"""``trellis uninstall --remove-finalizers``: stops the services that set finalizers, and removes these.
 
 In: flags, the cluster. Out: a table or JSON. Called by the command line, and by the chart before it is uninstalled.
 Invariants: no finalizer is taken while somebody lives who would put it back; done again after an end at any point it
@@ -37,7 +37,7 @@ from trellis_cli.common.gather import connected
 from trellis_cli.common.options import ContextOption, KubeconfigOption
 from trellis_cli.common.output import Format, OutputOption, console, print_json
 from trellis_cli.common.settings import ClientSettings, client_settings
-from trellis_cli.let_go.model import (
+from trellis_cli.uninstall.model import (
     SELECTOR,
     Guard,
     Leases,
@@ -82,30 +82,35 @@ class Task:
         return any(guard.claimed for guard, _ in self.places)
 
 
-def let_go(  # noqa: PLR0913, PLR0917 - options of a command line
+def uninstall(  # noqa: PLR0913, PLR0917 - options of a command line
+    remove_finalizers: Annotated[
+        bool, typer.Option("--remove-finalizers", help="required: remove the finalizers of Trellis from all objects")
+    ] = False,
     confined: Annotated[
         list[str] | None,
         typer.Option("--in", metavar="NAMESPACE", help="only groups of hosts, and there: of a confined host_manager"),
     ] = None,
-    timeout: Annotated[str, typer.Option(metavar="DURATION", help="how long to try")] = "2m",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only show what would be let go")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask")] = False,
+    timeout: Annotated[str, typer.Option(metavar="DURATION", help="give up after this time")] = "2m",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the objects, remove nothing")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask for confirmation")] = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Take the finalizers of Trellis away, so that everything can be deleted without it. `helm uninstall` does this.
+    """Remove the finalizers of Trellis, so that all objects can be deleted without it. `helm uninstall` runs this.
 
     First the services that would put them back are scaled to 0, and it is waited until none of them leads any more.
     Nothing is deleted: hosts, applications and what was installed on nodes run on. Shims stay as they are if another
     installation provisions the nodes. Ends with 1 if the time is over, or if an object is left alone as nothing tells
     its owner; run again it goes on.
-    JSON: `{"stopped": ["…"], "kinds": [{"kind", "there", "letGo", "unfinished", "stays", "leftTo", "unreadable",
+    JSON: `{"stopped": ["…"], "kinds": [{"kind", "there", "removed", "unfinished", "stays", "leftTo", "unreadable",
     "left"}]}`; `unfinished` were being deleted, and vanish now without what their service would have done; `leftTo` is
     the other installation; `unreadable` are EndpointSlices that belong to the Service of their label now, as their
     annotation cannot be read; `left` are those that were left alone, each with `name`, `reason` and `message`.
     """
     with exit_on_error():
+        if not remove_finalizers:
+            raise SettingsError("--remove-finalizers: is missing; `helm uninstall` removes everything else")
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         deadline = time.monotonic() + _seconds(timeout)
         task = Task(settings.namespace, settings.claim_namespace, chosen(confined or ()), deadline)
@@ -323,8 +328,8 @@ def _show(stopped: list[str], rows: list[Row], output: Format) -> None:
     if stopped:
         console().print(Text(f"scaled to 0: {', '.join(stopped)}"))
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("KIND", "THERE", "LET GO", "WHAT STAYS"):
-        table.add_column(heading, no_wrap=heading != "WHAT STAYS", overflow="fold")
+    for heading in ("KIND", "FOUND", "REMOVED", "NOTE"):
+        table.add_column(heading, no_wrap=heading != "NOTE", overflow="fold")
     for row in rows:
-        table.add_row(row.guard.res.kind, str(row.there), str(len(row.let_go)), Text(row.note))
+        table.add_row(row.guard.res.kind, str(row.there), str(len(row.removed)), Text(row.note))
     console().print(table)

@@ -8,7 +8,7 @@ import pytest
 
 from support.nats.buses import Buses, Listener, eventually, eventually_async, opted_out
 from support.nats.nats_users import NatsUsers
-from trellis.bus.accounts.permissions import PEOPLE
+from trellis.bus.accounts.permissions import CLI
 from trellis.bus.connection.connection import REFUSED
 from trellis.bus.connection.dial import dial
 from trellis.bus.dead_letters.letters import DeadLetter, Wanted
@@ -44,12 +44,12 @@ async def buses(server: NatsServer) -> AsyncIterator[Buses]:
 
 
 async def found(server: NatsServer, users: NatsUsers) -> list[DeadLetter]:
-    async with dead_letters(server.url, credentials=users.credentials(PEOPLE)) as box:
+    async with dead_letters(server.url, credentials=users.credentials(CLI)) as box:
         return [letter async for letter in box.find(Wanted(), bodies=True)]
 
 
 async def test_they_read_the_facts_and_replay_dead_letters(buses: Buses, server: NatsServer, users: NatsUsers) -> None:
-    people, listener = users.credentials(PEOPLE), Listener()
+    people, listener = users.credentials(CLI), Listener()
     provisioner = buses.new(PROVISIONER, credentials=users.credentials(f"{PROVISIONER}.c1"))
     provisioner.subscribe("nodes", [NodeOptedOut], listener)
     await provisioner.connect()

@@ -1,4 +1,4 @@
-"""What is let go, in which order, and when somebody counts as alive; `let-go` itself over an API server in memory."""
+"""Finalizers that `trellis uninstall` removes: of which objects, in which order, and when a service counts as alive."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from trellis.read_model.reading.served import NotServedError
 from trellis_cli.common.errors import EXIT_FAILED, CommandError
 from trellis_cli.common.output import Format
 from trellis_cli.common.settings import ClientSettings
-from trellis_cli.let_go import command as let_go
-from trellis_cli.let_go.model import GUARDS, SLICES, Leases, LeftReason, Row, chosen, replicas_of, still_run
+from trellis_cli.uninstall import command as uninstall
+from trellis_cli.uninstall.model import GUARDS, SLICES, Leases, LeftReason, Row, chosen, replicas_of, still_run
 from trellis_dev.fakes.fake import FakeKube, status_reply
 
 Manifest = dict[str, Any]
@@ -97,7 +97,7 @@ def test_what_was_being_deleted_is_told_by_name() -> None:
     row = Row(guard_of("Application"), there=2)
     row.took(made([], deletionTimestamp="2026-01-01T00:00:00Z"))
     row.took(made([]) | {"metadata": {"name": "y", "namespace": "shop"}})
-    assert (row.let_go, row.unfinished) == (["shop/x", "shop/y"], ["shop/x"])
+    assert (row.removed, row.unfinished) == (["shop/x", "shop/y"], ["shop/x"])
     assert lacking(row.note, "wadm", "wash", "shop/x") == []
     assert "shop/y" not in row.note
 
@@ -126,7 +126,7 @@ def test_pods_that_end_or_ended_are_in_nobodys_way() -> None:
 
 
 def test_the_chart_lets_the_job_read_the_crd_of_each_kind_that_it_lists() -> None:
-    rules = yaml.safe_load((ROOT / "deploy/helm/trellis/rights/let-go.yaml").read_text(encoding="utf-8"))
+    rules = yaml.safe_load((ROOT / "deploy/helm/trellis/rights/uninstall.yaml").read_text(encoding="utf-8"))
     named = {rule["resources"][0]: set(rule["resourceNames"]) for rule in rules["cluster"] if "resourceNames" in rule}
     ours = [guard.res for guard in GUARDS if "." in guard.res.group]
     assert named == {
@@ -148,9 +148,9 @@ async def task_done(kube: FakeKube, monkeypatch: pytest.MonkeyPatch, *, dry_run:
     async def connected(_: object) -> AsyncIterator[FakeKube]:
         yield kube
 
-    monkeypatch.setattr(let_go, "connected", connected)
-    task = let_go.Task("mine", names.CLAIM_NAMESPACE, chosen([]), time.monotonic() + 10, poll=0.01)
-    _, rows = await let_go._run(ClientSettings(), task, dry_run=dry_run)
+    monkeypatch.setattr(uninstall, "connected", connected)
+    task = uninstall.Task("mine", names.CLAIM_NAMESPACE, chosen([]), time.monotonic() + 10, poll=0.01)
+    _, rows = await uninstall._run(ClientSettings(), task, dry_run=dry_run)
     return {row.guard.res.kind: row for row in rows}
 
 
@@ -171,10 +171,10 @@ async def test_shims_of_the_installation_that_provisions_the_nodes_are_left_alon
     renewing = asyncio.create_task(renew())
     rows = await task_done(kube, monkeypatch, dry_run=dry_run)
     renewing.cancel()
-    assert (rows["Shim"].there, rows["Shim"].let_go, rows["Shim"].left_to) == (1, [], "other")
+    assert (rows["Shim"].there, rows["Shim"].removed, rows["Shim"].left_to) == (1, [], "other")
     assert "installation other" in rows["Shim"].note
     assert kube.objects(SHIMS)[0]["metadata"]["finalizers"] == [names.FINALIZER]
-    assert rows["WasmCloudHostConfig"].let_go == ["default/x"]
+    assert rows["WasmCloudHostConfig"].removed == ["default/x"]
 
 
 @pytest.mark.parametrize("holder", ["mine", "other", ""], ids=["its own", "one that is gone", "nobody"])
@@ -186,13 +186,13 @@ async def test_a_claim_that_no_other_installation_renews_keeps_nothing(
     if holder:
         claimed_by(kube, holder, duration=1)
     rows = await task_done(kube, monkeypatch)
-    assert (rows["Shim"].let_go, rows["Shim"].left_to) == (["spin"], "")
+    assert (rows["Shim"].removed, rows["Shim"].left_to) == (["spin"], "")
 
 
 async def free(kube: FakeKube, guard: Any, seconds: float = 5.0) -> Row:
     row = Row(guard)
-    task = let_go.Task("mine", names.CLAIM_NAMESPACE, chosen([]), time.monotonic() + seconds, poll=0.01)
-    await let_go._until(task, lambda: let_go._free(kube, guard, None, row))
+    task = uninstall.Task("mine", names.CLAIM_NAMESPACE, chosen([]), time.monotonic() + seconds, poll=0.01)
+    await uninstall._until(task, lambda: uninstall._free(kube, guard, None, row))
     return row
 
 
@@ -201,11 +201,11 @@ async def test_each_object_is_let_go_once_and_a_second_run_writes_nothing() -> N
     for name in ("a", "b"):
         kube.put(SHIMS, {"metadata": {"name": name, "finalizers": [names.FINALIZER, "other/one"]}})
     row = await free(kube, guard_of("Shim"))
-    assert (row.there, sorted(row.let_go)) == (2, ["a", "b"])
+    assert (row.there, sorted(row.removed)) == (2, ["a", "b"])
     assert [one["metadata"]["finalizers"] for one in kube.objects(SHIMS)] == [["other/one"], ["other/one"]]
     writes = len(kube.writes)
     again = await free(kube, guard_of("Shim"))
-    assert (again.there, again.let_go, len(kube.writes)) == (2, [], writes)
+    assert (again.there, again.removed, len(kube.writes)) == (2, [], writes)
 
 
 def service_of(kube: FakeKube, **annotations: str) -> Manifest:
@@ -219,7 +219,7 @@ def keeper_of(kube: FakeKube, text: str, name: str = SLICE, label: str = "shop")
     """Have a slice that keeps what this text says."""
     labels = {names.LABEL_SLICE_MANAGED_BY: names.SLICE_MANAGED_BY}
     labels |= {names.LABEL_SERVICE_NAME: label} if label else {}
-    annotations = {names.ANNOTATION_KEPT: text} if text else {}
+    annotations = {names.ANNOTATION_PRESERVED: text} if text else {}
     metadata = {"name": name, "namespace": "default", "labels": labels, "annotations": annotations}
     return kube.put(ENDPOINT_SLICES, {"metadata": metadata, "addressType": "IPv4", "endpoints": [], "ports": []})
 
@@ -251,11 +251,11 @@ async def test_slices_that_outlive_their_service_go_with_it_from_then_on() -> No
     for name, text in {"kept": kept_of(service), "owned": ""}.items():
         keeper_of(kube, text, name)
     row = await free(kube, SLICES)
-    assert (row.there, row.let_go, row.unreadable, row.left) == (2, ["default/kept"], [], {})
+    assert (row.there, row.removed, row.unreadable, row.left) == (2, ["default/kept"], [], {})
     assert owners(kube) == {"kept": [("shop", service["metadata"]["uid"])], "owned": []}
     assert not any(one["metadata"].get("annotations") for one in kube.objects(ENDPOINT_SLICES))
     writes = len(kube.writes)
-    assert ((await free(kube, SLICES)).let_go, len(kube.writes)) == ([], writes)
+    assert ((await free(kube, SLICES)).removed, len(kube.writes)) == ([], writes)
 
 
 async def test_a_slice_goes_with_the_service_that_there_is_now_and_not_with_the_one_it_was_written_for() -> None:
@@ -274,7 +274,7 @@ async def test_a_slice_whose_service_is_gone_goes_with_that(*, anothers: bool) -
     former = {"metadata": {"name": "shop", "namespace": "default", "uid": "former", "resourceVersion": "1"}}
     keeper_of(kube, kept_of(former))
     row = await free(kube, SLICES)
-    assert row.let_go == [f"default/{SLICE}"]
+    assert row.removed == [f"default/{SLICE}"]
     assert owners(kube) in ({SLICE: [("shop", "former")]}, {}), "as soon as it is collected"
 
 
@@ -284,7 +284,7 @@ async def test_a_slice_whose_service_may_not_be_read_is_left_alone_and_reported(
     refuse_services(kube, 1, 403, "Forbidden")
     row = await free(kube, SLICES)
     assert {key: one.reason for key, one in row.left.items()} == {f"default/{SLICE}": LeftReason.SERVICE_UNREADABLE}
-    assert (row.let_go, kube.objects(ENDPOINT_SLICES)) == ([], [before])
+    assert (row.removed, kube.objects(ENDPOINT_SLICES)) == ([], [before])
 
 
 @pytest.mark.parametrize(("code", "reason"), [(503, "ServiceUnavailable"), (404, "NotFound")])
@@ -297,7 +297,7 @@ async def test_a_service_that_cannot_be_read_now_is_not_taken_for_one_that_is_go
         await free(kube, SLICES, 0.0)
     assert kube.objects(ENDPOINT_SLICES) == [before]
     refuse_services(kube, 1, code, reason)
-    assert (await free(kube, SLICES)).let_go == [f"default/{SLICE}"]
+    assert (await free(kube, SLICES)).removed == [f"default/{SLICE}"]
     assert owners(kube) == {SLICE: [("shop", service["metadata"]["uid"])]}
 
 
@@ -309,9 +309,9 @@ async def test_a_slice_that_cannot_be_read_goes_with_the_service_of_its_label_an
     service = service_of(kube, **marks)
     keeper_of(kube, "{")
     row = await free(kube, SLICES)
-    assert (row.let_go, row.unreadable, row.left) == ([f"default/{SLICE}"], [f"default/{SLICE}"], {})
+    assert (row.removed, row.unreadable, row.left) == ([f"default/{SLICE}"], [f"default/{SLICE}"], {})
     assert owners(kube) == {SLICE: [("shop", service["metadata"]["uid"])]}
-    assert lacking(row.note, names.ANNOTATION_KEPT, f"default/{SLICE}") == []
+    assert lacking(row.note, names.ANNOTATION_PRESERVED, f"default/{SLICE}") == []
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ async def test_a_slice_of_which_nothing_tells_the_service_is_left_alone_with_wha
     before = keeper_of(kube, "{", label=label)
     row = await free(kube, SLICES)
     assert {key: one.reason for key, one in row.left.items()} == {f"default/{SLICE}": reason}
-    assert (row.there, row.let_go, kube.objects(ENDPOINT_SLICES)) == (1, [], [before])
+    assert (row.there, row.removed, kube.objects(ENDPOINT_SLICES)) == (1, [], [before])
     assert lacking(row.note, f"kubectl delete endpointslice -n default {SLICE}") == []
 
 
@@ -355,14 +355,14 @@ def test_whoever_calls_it_is_told_that_a_slice_was_left_alone(
     async def connected(_: object) -> AsyncIterator[FakeKube]:
         yield kube
 
-    monkeypatch.setattr(let_go, "connected", connected)
-    monkeypatch.setattr(let_go, "client_settings", lambda **_: ClientSettings())
+    monkeypatch.setattr(uninstall, "connected", connected)
+    monkeypatch.setattr(uninstall, "client_settings", lambda **_: ClientSettings())
     with pytest.raises(SystemExit) as ended:
-        let_go.let_go(timeout="10s", dry_run=dry_run, yes=True, output=Format.JSON)
+        uninstall.uninstall(remove_finalizers=True, timeout="10s", dry_run=dry_run, yes=True, output=Format.JSON)
     assert ended.value.code == EXIT_FAILED
     found = {one["kind"]: one for one in json.loads(capsys.readouterr().out)["kinds"]}["EndpointSlice"]
     assert [(one["name"], one["reason"]) for one in found["left"]] == [(f"default/{SLICE}", "ServiceMissing")]
-    assert (found["letGo"], kube.objects(ENDPOINT_SLICES)) == ([], [before])
+    assert (found["removed"], kube.objects(ENDPOINT_SLICES)) == ([], [before])
 
 
 async def test_what_is_put_back_is_named_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,7 +392,7 @@ async def test_a_kind_that_cannot_be_listed_is_not_let_go(*, served: bool) -> No
     with pytest.raises(CommandError, match=r"\bShim\b"):
         await free(kube, guard_of("Shim"), 0.0)
     with pytest.raises((NotServedError, NotFound)):
-        await let_go._look(kube, guard_of("Shim"), None, Row(guard_of("Shim")))
+        await uninstall._look(kube, guard_of("Shim"), None, Row(guard_of("Shim")))
 
 
 async def test_what_is_refused_of_one_kind_holds_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""``trellis breaker``: which destructions are held, and letting them go.
+"""``trellis circuit-breaker``: which destructions are held, and letting them go.
 
 In: flags. Out: a table or JSON; ``close`` writes the record of one service. Called by the command line.
 Invariant: a record that changed between reading and writing is read again, so no opening is lost.
@@ -25,7 +25,7 @@ from trellis.limits.breaker import State, close, moment, settled, unreadable
 from trellis.limits.breaker_record import make_breakers, read_breakers
 from trellis.names import breaker_name
 from trellis.services import SERVICES
-from trellis_cli.breaker.model import LIMITS, BreakerRow, Position, row_of, rows_of
+from trellis_cli.circuit_breaker.model import LIMITS, BreakerRow, Position, row_of, rows_of
 from trellis_cli.common.errors import EXIT_FAILED, exit_on_error
 from trellis_cli.common.gather import connected
 from trellis_cli.common.options import ContextOption, KubeconfigOption
@@ -65,9 +65,9 @@ def status(
 
 @app.command("close")
 def close_command(
-    service: Annotated[str, typer.Argument(help="as breaker status names it: node-watcher, host-manager, …")],
+    service: Annotated[str, typer.Argument(help="as circuit-breaker status names it: node-watcher, host-manager, …")],
     kind: Annotated[
-        str | None, typer.Argument(help="as breaker status names it; none is every kind of the service")
+        str | None, typer.Argument(help="as circuit-breaker status names it; none is every kind of the service")
     ] = None,
     everything_for: Annotated[
         str | None,
@@ -81,7 +81,7 @@ def close_command(
 
     With --for everything of the kind may go for that time; said before a planned mass, it keeps the breaker from
     opening. Who closed it is written down. A breaker that is not open stays as it is, which is no error. JSON:
-    `{"closed": [row…]}`, rows as in `breaker status`.
+    `{"closed": [row…]}`, rows as in `circuit-breaker status`.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)

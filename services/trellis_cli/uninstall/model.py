@@ -1,6 +1,6 @@
 """Which objects bear a finalizer of Trellis, or outlive their owner; how that is ended, and what stays behind.
 
-Pure. In: raw manifests, leases, a clock's reading. Out: writes, rows, sentences for people. Called by ``let_go``.
+Pure. In: raw manifests, leases, a clock's reading. Out: writes, rows, sentences for people. Called by ``command``.
 Invariants: only finalizers of ours are taken, each from the very object, with the finalizers it was seen with; every
 kind that a service guards stands in ``GUARDS``; a slice is given the owner that is there now, and one whose owner is
 not known is left alone.
@@ -34,7 +34,7 @@ SELECTOR: Final = (
 )
 """Selects what runs services that put finalizers on objects, as the chart labels it."""
 _OVER: Final = frozenset({"Succeeded", "Failed"})
-_ESCAPED: Final = names.ANNOTATION_KEPT.replace("/", "~1")
+_ESCAPED: Final = names.ANNOTATION_PRESERVED.replace("/", "~1")
 """As a JSON pointer has it."""
 
 Patch = tuple[dict[str, Any], ...]
@@ -151,7 +151,7 @@ class KeptGuard(Guard):
 
 
 def _annotation(piece: Manifest) -> str:
-    return (piece["metadata"].get("annotations") or {}).get(names.ANNOTATION_KEPT) or ""
+    return (piece["metadata"].get("annotations") or {}).get(names.ANNOTATION_PRESERVED) or ""
 
 
 def _kept(piece: Manifest) -> Kept | None:
@@ -169,7 +169,7 @@ def _left(piece: Manifest, service: str) -> Left:
     """Return why nothing tells the owner of a slice whose annotation cannot be read."""
     metadata = piece["metadata"]
     remedy = f"delete the slice: kubectl delete endpointslice -n {metadata['namespace']} {metadata['name']}"
-    unreadable = f"annotation {names.ANNOTATION_KEPT} cannot be read"
+    unreadable = f"annotation {names.ANNOTATION_PRESERVED} cannot be read"
     if not service:
         why = f"{unreadable}, and there is no label {names.LABEL_SERVICE_NAME}, so the slice is in use by no Service"
         return Left(LeftReason.SERVICE_UNKNOWN, f"{why}: {remedy}")
@@ -180,7 +180,7 @@ def _left(piece: Manifest, service: str) -> Left:
 SLICES: Final = KeptGuard(
     "service-reflector",
     ENDPOINT_SLICES,
-    names.ANNOTATION_KEPT,
+    names.ANNOTATION_PRESERVED,
     stays="they lead where they led, and go with their Services",
     unfinished="gone",
     selector=SLICE_SELECTOR,
@@ -231,7 +231,7 @@ class Row:
 
     guard: Guard
     there: int = 0
-    let_go: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
     left_to: str = ""
     left: dict[str, Left] = field(default_factory=dict)
@@ -239,7 +239,7 @@ class Row:
 
     def took(self, manifest: Manifest) -> None:
         """Note that an object was let go."""
-        self.let_go.append(key_of(manifest))
+        self.removed.append(key_of(manifest))
         if isinstance(self.guard, KeptGuard) and not self.guard.readable(manifest):
             self.unreadable.append(key_of(manifest))
         if manifest["metadata"].get("deletionTimestamp"):
@@ -250,7 +250,7 @@ class Row:
         return {
             "kind": self.guard.res.kind,
             "there": self.there,
-            "letGo": self.let_go,
+            "removed": self.removed,
             "unfinished": self.unfinished,
             "stays": self.guard.stays if self.there and not self.left_to else "",
             "leftTo": self.left_to,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from support.suite.naming import lacking
 from trellis.limits.breaker import Closing, Opening, State
-from trellis_cli.breaker.model import Position, row_of, rows_of
+from trellis_cli.circuit_breaker.model import Position, row_of, rows_of
 from trellis_cli.status.rows import breakers_part
 
 NOW = 1_000_000.0
@@ -28,7 +28,7 @@ def test_an_open_one_says_since_when_until_when_how_many_why_and_what_to_do() ->
     document = OPEN.document()
     assert (document["since"], document["until"]) == ("1970-01-12T13:46:40Z", "1970-01-12T13:56:40Z")
     assert (document["state"], document["held"], document["why"]) == ("Open", 4, OPENING.why)
-    assert "trellis breaker close node-watcher nodes" in OPEN.advice()
+    assert "trellis circuit-breaker close node-watcher nodes" in OPEN.advice()
     assert lacking(OPEN.advice(), "w", "x", "y") == []
     assert "…" in OPEN.advice()
 
@@ -40,7 +40,7 @@ def test_one_whose_time_is_over_is_closed() -> None:
 def test_a_record_that_makes_no_sense_is_not_shown_as_closed() -> None:
     row = row_of("node-watcher", "nodes", None, NOW)
     assert row.position is Position.UNREADABLE
-    assert "trellis breaker close node-watcher nodes" in row.advice()
+    assert "trellis circuit-breaker close node-watcher nodes" in row.advice()
     assert row.document()["since"] is None
 
 
@@ -55,7 +55,7 @@ def test_the_status_has_a_problem_while_one_is_open() -> None:
     assert breakers_part([replace(OPEN, position=Position.CLOSED, opening=None)]).problem == ""
     part = breakers_part([OPEN])
     assert "node-watcher holds 4 nodes" in part.problem
-    assert "trellis breaker status" in part.problem
+    assert "trellis circuit-breaker status" in part.problem
     assert part.facts["open"][0]["held"] == 4
 
 

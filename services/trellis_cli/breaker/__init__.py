@@ -1,1 +1,0 @@
-"""``trellis breaker``."""

@@ -1,1 +1,0 @@
-"""``trellis let-go``."""

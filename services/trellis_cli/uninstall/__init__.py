@@ -1,0 +1,1 @@
+"""``trellis uninstall --remove-finalizers``."""
