@@ -141,7 +141,8 @@ def _held(snapshot: Snapshot) -> str:
     return (
         "it was deleted together with other Shims, or with their CRD, so the circuit breaker of node-watcher limits "
         f"how fast {len(snapshot.held)} nodes lose it ({listed(snapshot.held)}). To go on at once: trellis "
-        f"circuit-breaker close node-watcher. To keep it: remove the finalizer {names.FINALIZER} from the Shim, and create it again"
+        f"circuit-breaker close node-watcher. To keep it: remove the finalizer {names.FINALIZER} from the "
+        "Shim, and create it again"
     )
 
 

@@ -1,7 +1,7 @@
 """How dead letters look: rows of a table, a page, JSON.
 
-Pure: letters in, text and documents out. Called by ``trellis dead-letters``. Invariant: all that a letter can hold can be
-printed and cannot steer the terminal; no password in a URL is shown but in the body, which is shown as it came.
+Pure: letters in, text and documents out. Called by ``trellis dead-letters``. Invariant: every letter can be printed,
+and cannot steer the terminal; no password in a URL is shown but in the body, which is shown as it came.
 """
 
 from __future__ import annotations

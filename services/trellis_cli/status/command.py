@@ -129,8 +129,8 @@ def status(
     Ends with 1 if something is wrong. JSON: `ok`; `kubernetes {ok, problem, server, version}`; `services [{ok, problem,
     name, holder, renewed_seconds_ago}]`, among them `installation`, the holder of the nodes; `rollout {ok, problem,
     in_work, halted, counts, causes, shims}`; `breakers {ok, problem, open [rows of circuit-breaker status]}`; `hosts
-    {ok, problem, groups, hosts, hosts_ready, not_well, causes, holder}`; `applications {ok, problem, count, phases, not_well
-    [namespace/name], causes, holder}`; `mirrors {ok, problem, services, without_endpoints [namespace/name], unreached,
+    {ok, problem, groups, hosts, hosts_ready, not_well, causes, holder}`; `applications {ok, problem, count, phases,
+    not_well [namespace/name], causes, holder}`; `mirrors {ok, problem, services, without_endpoints [namespace/name], unreached,
     causes, holder}`, the Services of applications; `secrets {ok, problem, grants, without_effect, causes, pods,
     pods_ready}`; `controllers {ok, problem, count, states, not_ready [namespace/name], causes, holder}`, those in Wasm;
     `bus {ok, problem, streams [{name, messages, bytes}], dead_letters}`. `causes` has by name what `trellis explain`
