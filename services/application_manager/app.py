@@ -19,9 +19,9 @@ from application_manager.following import Following
 from application_manager.freshness import TellGroups
 from application_manager.gather import Gather
 from application_manager.metrics import Measures
+from application_manager.permissions import remedy, words
 from application_manager.recall import recall
 from application_manager.reconciler import Reconciler
-from application_manager.rights import remedy, words
 from application_manager.settings import Settings
 from application_manager.timings import Timings
 from application_manager.tombstones import Tombstones
@@ -32,13 +32,13 @@ from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.subjects import APPLICATION_MANAGER
 from trellis.kube.breaker import Breaker, Scope, named
 from trellis.kube.client import Kube
+from trellis.kube.permissions import MissingPermissions
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import WRITE_REFUSED, Refusals, noted
-from trellis.kube.rights import MissingRights
 from trellis.lattice.connection.address import LatticeAddress
 from trellis.lattice.follow.group_lattices import GroupLattices
 from trellis.runtime.run import Base, LedService, Work
-from trellis.telemetry import Stories, setup
+from trellis.telemetry import TraceSpans, setup
 
 WORKERS: Final = 16
 LATTICE_WORKERS: Final = 4
@@ -94,9 +94,9 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         *(settings.remove_finalizers, timings),
     )
     effects = Effects(kube, recorder, cache, watches.applications, tombstones, breaker, timings)
-    rights = MissingRights(base.health, remedy)
+    rights = MissingPermissions(base.health, remedy)
     measures = Measures(telemetry.metrics, cache, timings)
-    reconciler = Reconciler(gather, cache, effects, base.bus, Stories(telemetry), rights, timings)
+    reconciler = Reconciler(gather, cache, effects, base.bus, TraceSpans(telemetry), rights, timings)
 
     async def follow(mark: str, address: LatticeAddress | None) -> None:
         await cache.following.follow(mark, address)

@@ -19,8 +19,8 @@ from application_manager.timings import Timings
 from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
+from trellis.kube.permissions import MissingPermissions
 from trellis.kube.resources import HOST_CONFIGS, Manifest
-from trellis.kube.rights import MissingRights
 from trellis.lattice.domain.group_views import GroupView
 from trellis.lattice.domain.store import ModelStore
 from trellis.telemetry import TraceContext
@@ -76,7 +76,7 @@ class TellGroups:
 
     kube: Kube
     cache: Cache
-    rights: MissingRights
+    rights: MissingPermissions
     remove_finalizers: bool = False
     timings: Timings = Timings()
 

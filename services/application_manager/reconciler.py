@@ -28,13 +28,13 @@ from application_manager.gather import Gather
 from application_manager.timings import Timings
 from trellis.bus.bus import Bus, BusUnavailable
 from trellis.kube.errors import KubeError, NotFound
+from trellis.kube.permissions import MissingPermissions
 from trellis.kube.refusals import WRITE_REFUSED, is_refused, is_terminating
-from trellis.kube.rights import MissingRights
 from trellis.lattice.connection.link import LinkAwayError, TooLargeError
 from trellis.lattice.domain.reading import LatticeDataError
 from trellis.lattice.domain.replies import Refusal, WadmRefusedError
 from trellis.lattice.domain.subjects import SubjectError
-from trellis.telemetry import Stories, TraceContext, get_logger
+from trellis.telemetry import TraceContext, TraceSpans, get_logger
 
 _NO_ANSWER: Final = (LinkAwayError, LatticeDataError)
 _REFUSALS: Final = (WadmRefusedError, SubjectError, TooLargeError)
@@ -50,8 +50,8 @@ class Reconciler:
     cache: Cache
     effects: Effects
     bus: Bus
-    stories: Stories[Key]
-    rights: MissingRights
+    stories: TraceSpans[Key]
+    rights: MissingPermissions
     timings: Timings = Timings()
 
     async def run(self, key: Key, trace: TraceContext | None) -> float | None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from console.access.doors import Doors
+from console.access.authentication import Authentication
 from console.access.identity import SECRET_LEAST, Proxy, Viewer
 from console.access.sessions import Sessions
 from console.domain.limits import CONNECTIONS_EACH, REQUEST_BYTES
@@ -25,7 +25,7 @@ from console.http.listening import Listener
 from console.http.routes import Routes
 from console.live.feed import Feed
 from console.live.link import Link
-from console.live.visits import Lobby
+from console.live.viewer_registry import ViewerRegistry
 from console.settings import Auth, Settings
 from console.timings import Timings
 from trellis.config.settings import SettingsError
@@ -102,9 +102,11 @@ class Console:
         parts = parts_of(Place(settings.namespace, settings.installer_namespace))
         connect, most = _connector(kube, self._proxy), settings.console_viewers
         sessions = Sessions(settings.console_session_ttl, timings=timings)
-        lobby = Lobby(connect, parts, most, cluster, self._telemetry, lost=sessions.end_all_of, timings=timings)
+        lobby = ViewerRegistry(
+            connect, parts, most, cluster, self._telemetry, lost=sessions.end_all_of, timings=timings
+        )
         link = Link(settings.nats_url, settings.nats_credentials, cluster, feed, self.health, timings=timings)
-        doors = Doors(
+        doors = Authentication(
             sessions, lambda: kube, self._proxy, settings.console_url, secure=settings.secure, timings=timings
         )
         routes = Routes(settings, doors, lobby, feed, link, self._telemetry, timings)

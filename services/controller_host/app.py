@@ -20,8 +20,8 @@ from controller_host.metrics import Gauges
 from controller_host.module.preparing import Preparing
 from controller_host.module.sources import Sources
 from controller_host.module.web import Web
+from controller_host.permissions import words
 from controller_host.report.reporting import Reporting
-from controller_host.rights import words
 from controller_host.scheduler.hosted import Hosted, Trouble
 from controller_host.scheduler.hosting import Hosting
 from controller_host.scheduler.memory import giving_back
@@ -30,12 +30,12 @@ from controller_host.scheduler.starting import Parts
 from controller_host.scheduler.turns import Places
 from controller_host.settings import Settings
 from controller_host.state.disk import Disk, check_directory, open_disk
-from controller_host.state.room import Room
+from controller_host.state.disk_space import Room
 from controller_host.state.sweeping import Living, Sweeping, living_of, needs_controllers, sweep_all
 from controller_host.timings import Timings
 from controller_host.watches.news import News
 from controller_host.watches.reviews import Reviews
-from controller_host.watches.shared_watches import SharedWatches, Sight
+from controller_host.watches.shared_watches import SharedWatches, WatchContext
 from trellis import names
 from trellis.bus.bus import Bus
 from trellis.bus.consume.queue import KeyedQueue
@@ -138,7 +138,7 @@ def compose(
         timings=timings.watch,
     )
     watches = SharedWatches(
-        Sight(kube, discovery, reviews),
+        WatchContext(kube, discovery, reviews),
         settings.controller_resources,
         on_state=controllers.add,
         timings=timings.caches,

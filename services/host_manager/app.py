@@ -17,11 +17,11 @@ from host_manager.gather import Known
 from host_manager.handlers import CONSUMED, FollowSecrets, on_secret
 from host_manager.leave import HOSTS, Leave, going_with
 from host_manager.listening import Listening
+from host_manager.permissions import Advice
 from host_manager.pod_reconciler import FollowPods
 from host_manager.pod_retries import PodRetries
 from host_manager.recall import recall
 from host_manager.reconciler import Reconcile
-from host_manager.rights import Advice
 from host_manager.settings import Settings
 from host_manager.timings import Timings
 from host_manager.watches import Enqueue, Watches
@@ -32,12 +32,12 @@ from trellis.events.subjects import HOST_MANAGER
 from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.client import Kube
 from trellis.kube.mass_deletions import Deletions
+from trellis.kube.permissions import MissingPermissions
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import Refusals, noted
 from trellis.kube.resources import HOST_CONFIGS
-from trellis.kube.rights import MissingRights
 from trellis.runtime.run import Base, LedService, Work
-from trellis.telemetry import Stories, setup
+from trellis.telemetry import TraceSpans, setup
 
 WORKERS: Final = 16
 POD_WORKERS: Final = 4
@@ -93,8 +93,8 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     breaker = Breaker(kube, recorder, scope, list_all)
     defined = None if settings.watch_namespaces else HOST_CONFIGS  # a confined service may not read the CRD
     leave = Leave(groups, Deletions(kube, defined, timings.deletions), breaker)
-    rights = MissingRights(base.health, Advice(settings).remedy)
-    stories: Stories[str] = Stories(telemetry)
+    rights = MissingPermissions(base.health, Advice(settings).remedy)
+    stories: TraceSpans[str] = TraceSpans(telemetry)
     reconcile = Reconcile(known, effects, bus, stories, settings.sources_interval, watches.knows, rights, leave)
     follow = FollowPods(known, bus, stories, watches.knows)
     changed = FollowSecrets(known.changes, groups, lambda key, trace: queue.add(key, trace=trace), timings)

@@ -13,7 +13,7 @@ from host_manager.domain.facts import due
 from host_manager.gather import Known
 from trellis.bus.bus import Bus, BusUnavailable
 from trellis.events.hosts import HostPodReady
-from trellis.telemetry import Stories, TraceContext
+from trellis.telemetry import TraceContext, TraceSpans
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class FollowPods:
 
     known: Known
     bus: Bus
-    stories: Stories[str]
+    stories: TraceSpans[str]
     knows: Callable[[str], bool]
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:

@@ -21,9 +21,9 @@ from host_manager.leave import Leave
 from trellis.bus.bus import Bus, BusUnavailable
 from trellis.events.hosts import HostsReady, HostsRemoved
 from trellis.kube.errors import Conflict, Invalid, KubeError, TooManyRequests, Unauthorized, Unavailable
+from trellis.kube.permissions import MissingPermissions
 from trellis.kube.refusals import WRITE_REFUSED, is_refused
-from trellis.kube.rights import MissingRights
-from trellis.telemetry import Stories, TraceContext
+from trellis.telemetry import TraceContext, TraceSpans
 
 _PASSING: Final = (Conflict, Unavailable, TooManyRequests, Unauthorized)
 """What passes by itself, and is no news about the group."""
@@ -39,10 +39,10 @@ class Reconcile:
     known: Known
     effects: Effects
     bus: Bus
-    stories: Stories[str]
+    stories: TraceSpans[str]
     sources_interval: float
     knows: Callable[[str], bool]
-    rights: MissingRights
+    rights: MissingPermissions
     leave: Leave
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:

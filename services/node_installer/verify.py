@@ -18,7 +18,7 @@ from node_installer.domain.inspection import Inspection
 from node_installer.domain.state import ShimState
 from node_installer.node.commands import TIMED_OUT, Run
 from trellis.installer_api.result import FailureReason, ShimResult
-from trellis.installer_api.spec import InstallSpec, ShimWish
+from trellis.installer_api.spec import InstallSpec, WantedShim
 
 ANSWER_SECONDS: Final = 5.0
 _VERSION = re.compile(r"version:?\s*v?(\d[\w.+-]*)", re.IGNORECASE)
@@ -68,7 +68,7 @@ def verify(found: Inspection, spec: InstallSpec | None, run: Run) -> tuple[ShimR
     return tuple(results)
 
 
-def _differs(found: Inspection, wish: ShimWish, shim: ShimState) -> str:
+def _differs(found: Inspection, wish: WantedShim, shim: ShimState) -> str:
     if shim.digest != wish.digest:
         return f"version {shim.digest} is installed, not {wish.digest}"
     source = wish.source_for(found.arch)

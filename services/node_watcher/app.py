@@ -27,10 +27,10 @@ from trellis.kube.breaker import Breaker, Scope, named
 from trellis.kube.client import Kube
 from trellis.kube.informer import Informer
 from trellis.kube.mass_deletions import Deletions
+from trellis.kube.permissions import words_of
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import Refusals, unready
 from trellis.kube.resources import JOBS, NODES, SHIMS
-from trellis.kube.rights import words_of
 from trellis.provisioning.node_shape import NODE_SHAPE
 from trellis.provisioning.nodes_and_jobs import view_job, view_node
 from trellis.provisioning.reasons import APPLY_AGAIN

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from node_watcher.domain.actions import Action, Destroy, PatchNode, Reason, RecordEvent, SayFact
+from node_watcher.domain.actions import Action, Destroy, PatchNode, Publish, Reason, RecordEvent
 from node_watcher.gather import World
 from trellis import names
 from trellis.bus.bus import Bus, BusUnavailable, FactRefused
@@ -79,7 +79,7 @@ class Effects:
                     return wait
                 for step in action.steps:
                     await self._one(name, step)
-            case SayFact():
+            case Publish():
                 await self.bus.publish(action.fact, dedup=action.dedup)
                 self.world.remember(name, action.then)
             case PatchNode():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from node_watcher.apply import Effects
 from node_watcher.domain import decide as deciding
-from node_watcher.domain.actions import Action, Destroy, SayFact, Snapshot
+from node_watcher.domain.actions import Action, Destroy, Publish, Snapshot
 from node_watcher.gather import World
 from trellis.events.node import NodeReady
 from trellis.kube.errors import KubeError
@@ -50,7 +50,7 @@ class Reconcile:
             again = await self._apply(snapshot, actions)
         if (said := self.world.said.get(name)) is not None and said.opted_in:
             self.world.causes.pop(name, None)  # until that is published, a retry is in the same trace
-        if any(isinstance(action, SayFact) and isinstance(action.fact, NodeReady) for action in actions):
+        if any(isinstance(action, Publish) and isinstance(action.fact, NodeReady) for action in actions):
             self.world.traces.pop(name, None)  # what happens to the node from now on is another story
         return min((one for one in (again, snapshot.look_in) if one is not None), default=None)
 

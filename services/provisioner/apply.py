@@ -29,8 +29,8 @@ from provisioner.domain.actions import (
     JudgeFailed,
     LookAgain,
     ProveJob,
+    Publish,
     ReportRefusal,
-    SayFact,
     Step,
     WarnNode,
 )
@@ -41,9 +41,9 @@ from trellis.events.provision import ProvisionFailed, ProvisionSucceeded
 from trellis.kube.breaker import Breaker
 from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, Forbidden, Invalid, KubeError, NotFound, TooManyRequests
+from trellis.kube.permissions import missing_right
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import JOBS, Manifest
-from trellis.kube.rights import missing_right
 from trellis.provisioning.reasons import APPLY_AGAIN, Reason
 from trellis.provisioning.views import END_NOW_SECONDS, JobView, NodeView, recorded_on
 from trellis.telemetry import Telemetry, context_from, current_trace, get_logger, links_to, trace_from
@@ -136,7 +136,7 @@ class Effects:
                 await self._end(action)
             case JudgeFailed():
                 await self._judge(action)
-            case SayFact():
+            case Publish():
                 await self._say(action)
             case WarnNode():
                 await self._warn(action)
@@ -268,7 +268,7 @@ class Effects:
         patch = {"metadata": read | {"annotations": annotations}}
         await self.kube.merge_patch(JOBS, job.name, patch, job.namespace, field_manager=names.FIELD_MANAGER_PROVISIONER)
 
-    async def _say(self, action: SayFact) -> None:
+    async def _say(self, action: Publish) -> None:
         if isinstance(action.fact, ProvisionSucceeded | ProvisionFailed):
             self._draw_installer(action.job)
         await self.bus.publish(action.fact, dedup=action.mark)

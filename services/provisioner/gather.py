@@ -14,15 +14,15 @@ from provisioner.cache import Cache
 from provisioner.domain.actions import Snapshot
 from provisioner.domain.canary import Canary, CanaryPod, canary_of
 from provisioner.domain.decide import inspect, labelled, leaving, to_begin, unserved
-from provisioner.domain.doubts import doubted, feared_on
 from provisioner.domain.job_clock import at_work
 from provisioner.domain.plan import World, begun_of, forgives
-from provisioner.domain.proving import in_vain
 from provisioner.domain.resources import Manifest, Task
 from provisioner.domain.tasks import Former, Rules, had_of, kept_version, task_of
+from provisioner.domain.unconfirmed import doubted, feared_on
+from provisioner.domain.verification import in_vain
 from provisioner.pods import Pods
 from trellis import names
-from trellis.installer_api.spec import ShimWish
+from trellis.installer_api.spec import WantedShim
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, SHIMS
@@ -152,7 +152,7 @@ class Gather:
         former = Former(tuple(wish for wish in kept if wish is not None), there, self.cache.settings.allow_http)
         return replace(snapshot, former=former)
 
-    async def _kept(self, name: str, node: NodeView, digest: str) -> ShimWish | None:
+    async def _kept(self, name: str, node: NodeView, digest: str) -> WantedShim | None:
         """Return what installs a version of a Shim that a node had, None if that version is not kept."""
         manifest = await self.kube.get(SHIMS, name)
         selector, namespace = label_selector(name), self.cache.settings.namespace

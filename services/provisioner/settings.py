@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
+from provisioner.domain.installer_env import PROXY_VARIABLES, Surroundings
 from provisioner.domain.resources import Installer
 from provisioner.domain.signatures import Keys
-from provisioner.domain.surroundings import PROXY_VARIABLES, Surroundings
 from trellis.config.settings import DnsLabel, HttpUrl, Seconds, ServiceSettings, Subdomain
 from trellis.events.subjects import PROVISIONER
 from trellis.names import CLAIM_NAMESPACE

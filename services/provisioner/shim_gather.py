@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from provisioner.cache import Cache
-from provisioner.domain.hands_off import working_on
+from provisioner.domain.other_controller import working_on
 from provisioner.domain.shim_nodes import Tally
 from provisioner.domain.shim_resources import view_runtime_class
 from provisioner.domain.shim_snapshot import RuntimeClassView, Snapshot

@@ -22,7 +22,7 @@ from secrets_backend.key import Key
 from secrets_backend.links import Links
 from secrets_backend.lookup import Lookup
 from secrets_backend.metrics import Measures
-from secrets_backend.rights import Advice
+from secrets_backend.permissions import Advice
 from secrets_backend.serving import Around
 from secrets_backend.settings import Settings
 from secrets_backend.timings import Timings
@@ -31,7 +31,7 @@ from trellis.bus.bus import Bus
 from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.subjects import SECRETS_BACKEND
 from trellis.kube.client import Kube
-from trellis.kube.rights import MissingRights
+from trellis.kube.permissions import MissingPermissions
 from trellis.lattice.follow.group_lattices import GroupLattices
 from trellis.runtime.run import Base, EqualService, Service, Work
 from trellis.telemetry import setup
@@ -78,7 +78,7 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     reading = base.kube.apart(*_READING)
     parts = _parts(settings, base, reading, timings)
     links = Links(known, _around(settings, base, known, parts, timings))
-    rights = MissingRights(base.health, Advice(settings.namespace).remedy)
+    rights = MissingPermissions(base.health, Advice(settings.namespace).remedy)
     of_groups = LinksOfGroups(known, links, rights)
     follow = GroupLattices(base.kube, of_groups.groups, of_groups.follow, of_groups.noted, settings.sources_interval)
 

@@ -16,11 +16,11 @@ from typing import Final
 from secrets_backend.domain.decide import Identity
 from secrets_backend.domain.refusals import ErrorName, Refusal
 from secrets_backend.domain.resources import account_of
-from secrets_backend.rights import roles_hint
+from secrets_backend.permissions import roles_hint
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unavailable
+from trellis.kube.permissions import missing_right
 from trellis.kube.resources import SECRETS, Manifest
-from trellis.kube.rights import missing_right
 
 MOST_KEPT: Final = 256
 LARGEST_KEPT: Final = 64 * 2**10

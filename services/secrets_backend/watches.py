@@ -16,8 +16,8 @@ from secrets_backend.gather import Known
 from secrets_backend.links import Links
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
+from trellis.kube.permissions import MissingPermissions
 from trellis.kube.resources import HOST_CONFIGS, SECRET_GRANTS
-from trellis.kube.rights import MissingRights
 from trellis.kube.watch_timings import WatchTimings
 from trellis.lattice.connection.address import LatticeAddress
 from trellis.lattice.domain.group_views import GroupView, view_group
@@ -78,7 +78,7 @@ class LinksOfGroups:
 
     known: Known
     links: Links
-    rights: MissingRights
+    rights: MissingPermissions
 
     def groups(self, key: str) -> list[GroupView]:
         """Return the group of a key, if it has a lattice."""

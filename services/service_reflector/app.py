@@ -31,7 +31,7 @@ from trellis.kube.client import Kube
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import Refusals, noted
 from trellis.runtime.run import Base, LedService, Work
-from trellis.telemetry import Stories, TraceContext, setup
+from trellis.telemetry import TraceContext, TraceSpans, setup
 
 WORKERS: Final = 16
 LATTICE_WORKERS: Final = 4
@@ -92,7 +92,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     )
     breaker = Breaker(kube, recorder, scope, list_all)
     effects = Effects(kube, recorder, known, watches.services, watches.slices, watches.routes, breaker)
-    reflect = Reflect(known, effects, base.bus, Stories(telemetry), base.health, queue)
+    reflect = Reflect(known, effects, base.bus, TraceSpans(telemetry), base.health, queue)
     refusals = Refusals(queue, noted(base.health), timings.refusals, is_refused)
     measures = Measures(telemetry.metrics, known)
     follow = FollowLattices(known, applications_changed, settings.sources_interval, measures)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from service_reflector.domain.ownership import HostGroups, Owner, Undecided, owner_of, recorded_groups, successors
+from service_reflector.domain.service_options import Wish, wish_of
 from service_reflector.domain.snapshot import Claim, Preserved, Refused, Snapshot
-from service_reflector.domain.wishes import Wish, wish_of
 from service_reflector.following import Following
 from service_reflector.timings import Timings
 from trellis import names

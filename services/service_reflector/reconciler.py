@@ -22,7 +22,7 @@ from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.services import ServiceReflected, ServiceRemoved
 from trellis.kube.errors import KubeError
 from trellis.kube.refusals import WRITE_REFUSED
-from trellis.telemetry import Stories, TraceContext
+from trellis.telemetry import TraceContext, TraceSpans
 from trellis.telemetry.health import Health
 
 PRESERVED: Final = "ServicesPreserved"
@@ -38,7 +38,7 @@ class Reflect:
     known: Known
     effects: Effects
     bus: Bus
-    stories: Stories[str]
+    stories: TraceSpans[str]
     health: Health
     queue: KeyedQueue[str]
 

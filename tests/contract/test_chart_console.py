@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from console.access.rights import GROUP
+from console.access.permissions import GROUP
 from console.settings import Settings
 from support.chart.rendered import CHART, SYSTEM, ChartRefusedError, Manifest, hooks, notes, of, rendered
 from support.cluster.grants import manifests

@@ -14,12 +14,12 @@ from aiohttp import web
 
 from console.domain.limits import NAMESPACES, PAGE_EVENTS, STREAMS_EACH
 from console.http.routes import Routes
-from console.live import streaming, visits
+from console.live import streaming, viewer_registry
 from console.live.feed import STREAMS, Feed, item_of
 from console.live.link import Link
 from console.settings import Settings
 from support.console import seen_objects as objects
-from trellis.bus.streams.stored import Stored
+from trellis.bus.streams.stream_reader import Stored
 from trellis.bus.streams.tail import event_of
 from trellis.lattice.domain.service_views import view_pod
 from trellis.provisioning.nodes_and_jobs import view_node
@@ -112,7 +112,7 @@ async def test_each_address_is_told_and_answers() -> None:
 
 
 def test_reasons_of_an_end_are_told() -> None:
-    source = inspect.getsource(streaming) + inspect.getsource(visits)
+    source = inspect.getsource(streaming) + inspect.getsource(viewer_registry)
     reasons = set(re.findall(r'"(\w+)"\),\n|\.end\("(\w+)"\)|\bwhy(?:: str)? = "(\w+)"', source)) | {("again", "", "")}
     assert {"".join(one) for one in reasons} == set(re.findall(r"^\| `(\w+)` \| ", section("Streams"), re.MULTILINE))
 

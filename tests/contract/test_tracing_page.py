@@ -10,8 +10,8 @@ from support.examples.flows import FLOWS
 from support.suite.commands import expect_command
 from support.suite.pages import DOCS
 from trellis import names
-from trellis.telemetry.stories import MERGED
 from trellis.telemetry.timings import TelemetryTimings
+from trellis.telemetry.trace_spans import MERGED
 from trellis.telemetry.tracing import MOST_BESIDE
 from trellis_cli.trace.command import KINDS
 

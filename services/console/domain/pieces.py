@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from trellis.installer_api.digits import whole
+from trellis.installer_api.parse_int import whole
 from trellis.read_model.entities.journal import Delta
 
 HEARTBEAT: Final = b": still here\n\n"

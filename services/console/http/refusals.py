@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from trellis.kube.errors import Forbidden, KubeError, NotFound, Unauthorized
-from trellis.kube.rights import allowed_to, missing_right
+from trellis.kube.permissions import allowed_to, missing_right
 
 
 class RefusedError(Exception):

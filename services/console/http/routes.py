@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from console.access.doors import Doors
-from console.access.rights import TRACES, Rights
+from console.access.authentication import Authentication
+from console.access.permissions import TRACES, Rights
 from console.domain.limits import NAMESPACES, PAGE_EVENTS, SPANS
 from console.domain.pieces import mark, message, read_mark
 from console.http.answers import json_response
@@ -22,10 +22,10 @@ from console.live.feed import Feed, Filter, read_filter
 from console.live.link import Link
 from console.live.replays import letter_page, letters, read_asked, replay
 from console.live.streaming import Outlet, counted, send_model
-from console.live.visits import Lobby
+from console.live.viewer_registry import ViewerRegistry
 from console.settings import Settings
 from console.timings import Timings
-from trellis.installer_api.digits import whole
+from trellis.installer_api.parse_int import whole
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained import KINDS, page_of
 from trellis.read_model.reading.find import NotThereError
@@ -46,8 +46,8 @@ class Routes:
     """Handlers by address."""
 
     settings: Settings
-    doors: Doors
-    lobby: Lobby
+    doors: Authentication
+    lobby: ViewerRegistry
     feed: Feed
     link: Link
     telemetry: Telemetry

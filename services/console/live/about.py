@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from console.access.rights import MESSAGES, Right, lattice_right, right_to
-from trellis.bus.dead_letters.letters import DeadLetter
+from console.access.permissions import MESSAGES, Right, lattice_right, right_to
+from trellis.bus.dead_letters.read import DeadLetter
 from trellis.bus.streams.tail import NOUN_LATTICE, TailedEvent
 from trellis.events.subjects import ROOT_LATTICE
 from trellis.kube.resources import (

@@ -20,7 +20,7 @@ import orjson
 from console.domain.limits import EVENT_BYTES, EVENTS_BYTES, EVENTS_KEPT
 from console.http.refusals import bad
 from console.live.about import About, about_event, about_letter
-from trellis.bus.dead_letters.letters import DeadLetter
+from trellis.bus.dead_letters.read import DeadLetter
 from trellis.bus.streams.tail import TailedEvent
 from trellis.events.subjects import ROOT_LATTICE
 from trellis.read_model.live.audience import News

@@ -19,9 +19,9 @@ from console.timings import Timings
 from trellis.bus.accounts.naming import inbox_prefix
 from trellis.bus.connection.dial import dial, hang_up
 from trellis.bus.connection.user_client import UserClient
-from trellis.bus.dead_letters.letters import letter_of
+from trellis.bus.dead_letters.read import letter_of
 from trellis.bus.errors import BusError
-from trellis.bus.streams.stored import Start, Stored, StreamReader
+from trellis.bus.streams.stream_reader import Start, Stored, StreamReader
 from trellis.bus.streams.tail import event_of
 from trellis.config.nats_credentials import Credentials
 from trellis.events.subjects import (

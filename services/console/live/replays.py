@@ -15,18 +15,18 @@ from typing import Any, Final
 
 import orjson
 
-from console.access.rights import Rights
+from console.access.permissions import Rights
 from console.domain.limits import LETTERS as LETTERS_MOST
 from console.domain.limits import LOOKED_AT, PAGE_EVENTS
 from console.http.refusals import RefusedError, bad, not_allowed
 from console.live.about import about_letter
 from console.live.feed import FACTS, LATTICE, LETTERS, Filter, Item, item_of, item_of_letter, read_filter, stored_since
 from console.live.link import Link
-from trellis.bus.dead_letters.letters import DeadLetter, letter_of
-from trellis.bus.streams.stored import EVERYTHING, Start
+from trellis.bus.dead_letters.read import DeadLetter, letter_of
+from trellis.bus.streams.stream_reader import EVERYTHING, Start
 from trellis.bus.streams.tail import event_of
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, escape
-from trellis.installer_api.digits import whole
+from trellis.installer_api.parse_int import whole
 from trellis.read_model.reading.explained_letter import explain_letter
 from trellis.read_model.reading.letters import full_document
 

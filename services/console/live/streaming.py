@@ -17,7 +17,7 @@ from aiohttp import web
 
 from console.domain.limits import PIECE_BYTES
 from console.domain.pieces import HEARTBEAT, delta_messages, message, read_mark
-from console.live.visits import Visit
+from console.live.viewer_registry import Visit
 from console.timings import Timings
 from trellis.read_model.entities.journal import Delta
 from trellis.read_model.live.audience import Audience

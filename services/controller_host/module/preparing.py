@@ -22,7 +22,7 @@ from controller_host.guest.limits import Limits
 from controller_host.guest.refusals import ModuleRefused
 from controller_host.module.joint import Joint
 from controller_host.module.sources import Asked
-from controller_host.rights import acting_words
+from controller_host.permissions import acting_words
 from controller_host.scheduler.guests import Guests, Prepared
 from controller_host.state.progress import KnownModule, Progress
 from trellis.kube.client import Kube

@@ -26,7 +26,7 @@ from controller_host.module.files import read_below
 from controller_host.module.registry import Registry
 from controller_host.module.transfers import Transfer, Transfers
 from controller_host.module.web import Web
-from controller_host.rights import acting_words
+from controller_host.permissions import acting_words
 from controller_host.timings import SourceTimings
 from trellis.crds.wasm_controllers import ConfigMapModule, Module, OciModule
 from trellis.kube.client import Kube

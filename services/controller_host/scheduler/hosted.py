@@ -13,7 +13,7 @@ from controller_host.domain.accounts import Account
 from controller_host.domain.keys import ObjectKey
 from controller_host.domain.views import ControllerView, Wanted
 from controller_host.scheduler.lifecycle import Life
-from controller_host.scheduler.turns import Agenda, Allowance
+from controller_host.scheduler.turns import Allowance, WorkQueue
 from controller_host.state.progress import KnownModule
 from trellis.limits.backoff import Backoff
 from trellis.limits.token_bucket import TokenBucket
@@ -49,7 +49,7 @@ class Hosted:
     life: Life
     wanted: Wanted | None = None
     module: KnownModule | None = None
-    agenda: Agenda[ObjectKey] = field(default_factory=Agenda)
+    agenda: WorkQueue[ObjectKey] = field(default_factory=WorkQueue)
     bucket: TokenBucket = field(default_factory=lambda: TokenBucket(0))
     ready: bool = False
     """What is to run is prepared."""

@@ -28,9 +28,9 @@ from controller_host.scheduler.deliveries import Delivery, NotPrepared, Served, 
 from controller_host.scheduler.guests import Prepared
 from controller_host.scheduler.reconciling import call_span, reconcile
 from controller_host.scheduler.starting import Parts, Starting
-from controller_host.state.keeping import Kept
+from controller_host.state.guest_state import Kept
 from controller_host.state.marks import Marks
-from controller_host.state.progress import NEVER, Mark, Past
+from controller_host.state.progress import NEVER, Mark, SeenVersions
 from trellis.telemetry import current_trace, get_logger
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Life:
             return False
         past = self._parts.progress.recall(self.uid)
         if former is not None:
-            past = Past(former.sha256, former.config)
+            past = SeenVersions(former.sha256, former.config)
         if past is not None and past.sha256 != prepared.sha256:
             if not self._starting.save(self.instance, past, prepared.limits):
                 return False  # the host ends: the next one asks again

@@ -19,7 +19,7 @@ from typing import TypeVar
 from controller_host.domain.residents import Residents
 from controller_host.scheduler.hosted import Hosted
 from controller_host.scheduler.outcomes import Outcomes
-from controller_host.state.room import DISK_FAILED, DISK_FULL, Room
+from controller_host.state.disk_space import DISK_FAILED, DISK_FULL, Room
 from trellis.runtime import gc as heap
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from controller_host.module.loading import ENGINE_UNAVAILABLE, EngineUnavailable
 from controller_host.scheduler.deliveries import Served
 from controller_host.scheduler.hosted import Fault, Hosted, Trouble
 from controller_host.scheduler.turns import Turn
-from controller_host.state.room import DISK_FULL, Room
+from controller_host.state.disk_space import DISK_FULL, Room
 from controller_host.timings import TurnTimings
 from trellis.kube.timings import RefusalTimings
 from trellis.limits.backoff import Backoff

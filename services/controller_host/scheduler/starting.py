@@ -24,8 +24,8 @@ from controller_host.host_calls.calling import Calls
 from controller_host.report.figures import Figures
 from controller_host.scheduler.deliveries import StartFailed
 from controller_host.scheduler.guests import Guests, Owner, Prepared
-from controller_host.state.progress import Past, Progress, Saved
-from controller_host.state.room import Room
+from controller_host.state.disk_space import Room
+from controller_host.state.progress import Progress, Saved, SeenVersions
 from controller_host.timings import Timings
 from trellis.telemetry import Telemetry, get_logger, within
 
@@ -95,7 +95,7 @@ class Starting:
                 raise StartFailed(error)
             return instance
 
-    def save(self, instance: Instance | None, past: Past, limits: Limits) -> bool:
+    def save(self, instance: Instance | None, past: SeenVersions, limits: Limits) -> bool:
         """Ask the former version what it saves for the next; without an answer that begins with ``init``.
 
         Returns whether it has said what it has to say: not, if the host ended it.
@@ -126,7 +126,7 @@ class Starting:
                 awake.close()
         return True
 
-    def _keep(self, past: Past, answer: bytes) -> None:
+    def _keep(self, past: SeenVersions, answer: bytes) -> None:
         if orjson.loads(answer or EMPTY):
             self.parts.progress.save(self.uid, Saved(past.sha256, answer))
         else:

@@ -33,7 +33,7 @@ class Turn(Generic[K]):
     since: float
 
 
-class Agenda(Generic[K]):
+class WorkQueue(Generic[K]):
     """The keys of one controller; all times are seconds of one monotonic clock."""
 
     __slots__ = ("_backoff", "_failures", "_heap", "_later", "_order", "_ready", "_refused")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable
 
-from controller_host.state.progress import NEVER, Mark, Past, Progress
+from controller_host.state.progress import NEVER, Mark, Progress, SeenVersions
 
 
 class Marks:
@@ -57,7 +57,7 @@ class Marks:
             self._by_key.pop(key, None)
         self._dirty.add(key)
 
-    def recall(self, past: Past, token: str) -> None:
+    def recall(self, past: SeenVersions, token: str) -> None:
         """Take over what stands on disk, as done if it is of one moment with the snapshot, which has ``token``."""
         if past.token != token:
             self.lose(past)
@@ -80,7 +80,7 @@ class Marks:
         if self._owed is None:
             return
         changed = {key: self._by_key.get(key, Mark("")) for key in self._dirty}
-        self._progress.commit(self._uid, Past(*self._owed, changed))
+        self._progress.commit(self._uid, SeenVersions(*self._owed, changed))
         self._owed = None
         self._dirty.clear()
 
@@ -88,7 +88,7 @@ class Marks:
         """Take word that the guest is in memory: from now on what it has seen is not what its snapshot has."""
         self._owed = None
 
-    def lose(self, past: Past | None = None) -> None:
+    def lose(self, past: SeenVersions | None = None) -> None:
         """Let nothing count as done any more: there is nobody who has seen it. ``past``: what stands on disk.
 
         Raises:

@@ -17,7 +17,7 @@ from controller_host.state.database import Damaged, Database, NotWritten
 from controller_host.timings import DiskTimings
 from trellis.telemetry import get_logger
 
-__all__ = ["NEVER", "Damaged", "KnownModule", "Mark", "NotWritten", "Past", "Progress", "Saved"]
+__all__ = ["NEVER", "Damaged", "KnownModule", "Mark", "NotWritten", "Progress", "Saved", "SeenVersions"]
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS controllers (
@@ -51,7 +51,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class SeenVersions:
     """What a controller left: which module and configuration its snapshot is of, and what that has worked through."""
 
     sha256: str
@@ -94,15 +94,15 @@ class Progress(Database):
     def __init__(self, directory: Path, timings: DiskTimings = DiskTimings()) -> None:  # noqa: B008 - frozen
         super().__init__(directory, _TABLES, timings.busy)
 
-    def recall(self, uid: str) -> Past | None:
+    def recall(self, uid: str) -> SeenVersions | None:
         """Return what is known of a controller, None if nothing is."""
         with self._reading() as base:
             row = base.execute("SELECT sha256, config, token FROM controllers WHERE uid = ?", (uid,)).fetchone()
             found = base.execute("SELECT key, version, due FROM done WHERE uid = ?", (uid,))
             marks = {key: Mark(version, due) for key, version, due in found}
             if row is None:
-                return Past("", "", "", marks) if marks else None
-            return Past(row[0], row[1], row[2], marks)
+                return SeenVersions("", "", "", marks) if marks else None
+            return SeenVersions(row[0], row[1], row[2], marks)
 
     def meet(self, uid: str, keys: Iterable[str]) -> None:
         """Note keys that a controller is to be called for, and never was."""
@@ -110,7 +110,7 @@ class Progress(Database):
             rows = [(uid, key, NEVER) for key in keys]
             base.executemany("INSERT OR REPLACE INTO done VALUES (?, ?, ?, NULL)", rows)
 
-    def commit(self, uid: str, past: Past) -> None:
+    def commit(self, uid: str, past: SeenVersions) -> None:
         """Note that a snapshot is whole, with what changed in ``past.marks`` since the last; "" and no due: gone."""
         with self._writing() as base:
             gone = [(uid, key) for key, mark in past.marks.items() if not mark.version and mark.due is None]

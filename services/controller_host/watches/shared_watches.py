@@ -31,7 +31,7 @@ SECRET: Final = ("v1", "Secret")
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class WatchContext:
     """By what watches see: the service's own connection, where kinds are, and whom what may be shown."""
 
     kube: Kube
@@ -48,7 +48,7 @@ class SharedWatches:
 
     def __init__(
         self,
-        sight: Sight,
+        sight: WatchContext,
         granted: Collection[str],
         *,
         on_state: Callable[[str], None] = lambda _: None,

@@ -26,7 +26,7 @@ from host_manager.domain.resources import (
 from host_manager.domain.takeover import is_applied_by_us
 from host_manager.domain.template import make_pod_template
 from trellis import names
-from trellis.installer_api.digits import whole
+from trellis.installer_api.parse_int import whole
 
 ChildKey = tuple[str, str]
 """Kind and name."""

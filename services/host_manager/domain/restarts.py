@@ -17,7 +17,7 @@ from host_manager.domain.secret_changes import SecretChange, is_newer
 from host_manager.domain.snapshot import Snapshot
 from host_manager.lattice import reports_of
 from trellis import names
-from trellis.installer_api.digits import whole
+from trellis.installer_api.parse_int import whole
 
 _SAID_MOST: Final = 64
 """Secrets that pods say they were restarted for; of more, the newest."""

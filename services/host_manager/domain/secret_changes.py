@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from trellis.events.secrets import SecretChanged
-from trellis.installer_api.digits import whole
+from trellis.installer_api.parse_int import whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from node_installer.domain.presets import Preset
 from node_installer.domain.process import Process
 from node_installer.domain.refusal import Refusal
 from node_installer.domain.state import Journal, State
-from trellis.installer_api.digits import whole
+from trellis.installer_api.parse_int import whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,15 @@ it is. A Shim that is installed again gets the owner of its own.
 from __future__ import annotations
 
 from node_installer.domain.state import ShimState
-from trellis.installer_api.spec import SHARED_OWNER, ShimWish, shim_owner
+from trellis.installer_api.spec import SHARED_OWNER, WantedShim, shim_owner
 
 
-def others(shim: ShimState, wish: ShimWish) -> tuple[str, ...]:
+def others(shim: ShimState, wish: WantedShim) -> tuple[str, ...]:
     """Return the owners of an installed shim besides the one who has this wish."""
     return tuple(owner for owner in shim.owners if owner not in _names(shim, wish))
 
 
-def owners_with(shim: ShimState | None, wish: ShimWish) -> tuple[str, ...]:
+def owners_with(shim: ShimState | None, wish: WantedShim) -> tuple[str, ...]:
     """Return the owners of a shim once this wish is fulfilled."""
     if shim is None:
         return (wish.owner,)
@@ -24,7 +24,7 @@ def owners_with(shim: ShimState | None, wish: ShimWish) -> tuple[str, ...]:
     return shim.owners if {*shim.owners} == {*rest, wish.owner} else (*rest, wish.owner)
 
 
-def is_meant(handler: str, shim: ShimState, wish: ShimWish) -> bool:
+def is_meant(handler: str, shim: ShimState, wish: WantedShim) -> bool:
     """Whether a wish to remove means this installed shim."""
     if wish.handler and wish.handler != handler:
         return False
@@ -32,7 +32,7 @@ def is_meant(handler: str, shim: ShimState, wish: ShimWish) -> bool:
     return bool(_names(shim, wish) & {*shim.owners}) and (not by_name or shim.name == wish.name)
 
 
-def _names(shim: ShimState, wish: ShimWish) -> frozenset[str]:
+def _names(shim: ShimState, wish: WantedShim) -> frozenset[str]:
     if shim.name == wish.name and wish.owner == shim_owner(wish.name):
         return frozenset({wish.owner, SHARED_OWNER})
     return frozenset({wish.owner})

@@ -29,7 +29,7 @@ from node_installer.domain.presets import Preset
 from node_installer.domain.restarts import restart_for, tried_anew
 from node_installer.domain.state import ShimState, State, write_state
 from trellis.installer_api.result import FailureReason, ShimResult
-from trellis.installer_api.spec import InstallSpec, ShimWish
+from trellis.installer_api.spec import InstallSpec, WantedShim
 
 _SPARE_BYTES = 16 << 20
 
@@ -70,9 +70,9 @@ def check_node(found: Inspection) -> None:
         raise InstallError(FailureReason.UNSUPPORTED_NODE, message)
 
 
-def needed(found: Inspection, spec: InstallSpec) -> list[tuple[ShimWish, Reason]]:
+def needed(found: Inspection, spec: InstallSpec) -> list[tuple[WantedShim, Reason]]:
     """Return the shims that must be fetched, and why."""
-    result: list[tuple[ShimWish, Reason]] = []
+    result: list[tuple[WantedShim, Reason]] = []
     for wish in spec.shims:
         known = found.state.shims.get(wish.handler)
         present = found.binaries.get(Layout(found.base).shim(wish.handler))
@@ -151,7 +151,7 @@ def plan_install(found: Inspection, spec: InstallSpec, staged: Mapping[str, Stag
     return Plan(tuple(actions), takeover.empty_folders(taken, kept), results, _warnings(found, taken))
 
 
-def _shim(found: Inspection, wish: ShimWish, staged: Mapping[str, Staged], taken: list[Adoption]) -> ShimState:
+def _shim(found: Inspection, wish: WantedShim, staged: Mapping[str, Staged], taken: list[Adoption]) -> ShimState:
     known = found.state.shims.get(wish.handler)
     fetched = staged.get(wish.handler)
     return ShimState(

@@ -15,7 +15,7 @@ from node_installer.domain.errors import InstallError
 from node_installer.domain.inspection import Inspection
 from node_installer.domain.state import ShimState
 from trellis.installer_api.result import FailureReason, ShimResult
-from trellis.installer_api.spec import InstallSpec, ShimWish
+from trellis.installer_api.spec import InstallSpec, WantedShim
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def going(found: Inspection, aim: target.Target, unwanted: Unwanted) -> Going:
     return result
 
 
-def _leave(shims: dict[str, ShimState], handler: str, wish: ShimWish) -> list[str]:
+def _leave(shims: dict[str, ShimState], handler: str, wish: WantedShim) -> list[str]:
     """Take one owner of a handler away, and with the last one the handler; return what is to be said."""
     known = shims.get(handler)
     rest = owners.others(known, wish) if known else ()
@@ -91,7 +91,7 @@ def _leave(shims: dict[str, ShimState], handler: str, wish: ShimWish) -> list[st
     return [f"handler {handler!r} stays: {', '.join(rest)} still wants it"]
 
 
-def _unknown(found: Inspection, aim: target.Target, wish: ShimWish) -> tuple[list[Adoption], str]:
+def _unknown(found: Inspection, aim: target.Target, wish: WantedShim) -> tuple[list[Adoption], str]:
     """Return what another installer has of a wish that the state knows nothing of, and what is to be said."""
     handler = wish.handler or wish.name
     known = found.state.shims.get(handler)

@@ -16,7 +16,7 @@ from node_installer.domain.plan import Staged
 from node_installer.fetch import archive, elf, oci
 from node_installer.fetch.web import Web
 from trellis.installer_api.result import FailureReason
-from trellis.installer_api.spec import ShimWish, Source
+from trellis.installer_api.spec import Source, WantedShim
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Stage:
     pull_secrets: Path | None = None
     image_root: Path = Path("/")
 
-    def fetch(self, wish: ShimWish, arch: str) -> Staged:
+    def fetch(self, wish: WantedShim, arch: str) -> Staged:
         """Return a wish's shim, fetched and checked.
 
         Raises:
@@ -99,7 +99,7 @@ class Stage:
         return path
 
 
-def source_of(wish: ShimWish, arch: str, *, require_checksum: bool) -> Source:
+def source_of(wish: WantedShim, arch: str, *, require_checksum: bool) -> Source:
     """Return where a wish's shim for an architecture comes from.
 
     Raises:

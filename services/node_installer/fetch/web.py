@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from node_installer.domain.errors import InstallError
-from trellis.installer_api.digits import whole
+from trellis.installer_api.parse_int import whole
 from trellis.installer_api.redaction import redact_url
 from trellis.installer_api.result import FailureReason
 from trellis.oci.challenge import basic

@@ -71,7 +71,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class SayFact:
+class Publish:
     """Publish a fact, then remember ``then`` as what was said of this node name; None forgets it."""
 
     fact: FactData
@@ -108,4 +108,4 @@ class Destroy:
     steps: tuple[PatchNode | RecordEvent, ...]
 
 
-Action = SayFact | PatchNode | RecordEvent | Destroy
+Action = Publish | PatchNode | RecordEvent | Destroy

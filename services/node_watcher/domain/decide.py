@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from node_watcher.domain.actions import Action, Destroy, PatchNode, Reason, RecordEvent, Said, SayFact, Snapshot
+from node_watcher.domain.actions import Action, Destroy, PatchNode, Publish, Reason, RecordEvent, Said, Snapshot
 from node_watcher.domain.marks import (
     Changes,
     Marks,
@@ -76,7 +76,7 @@ def _gone(name: str, said: Said | None) -> list[Action]:
     if said is None or not said.opted_in:
         return []
     fact = NodeGone(name=name, uid=said.uid, resource_version="")
-    return [SayFact(fact, f"{said.uid}.gone", None)]
+    return [Publish(fact, f"{said.uid}.gone", None)]
 
 
 def _replaced(node: NodeView, said: Said) -> list[Action]:
@@ -84,7 +84,7 @@ def _replaced(node: NodeView, said: Said) -> list[Action]:
     if not said.opted_in:
         return []
     fact = NodeReplaced(name=node.name, uid=node.uid, resource_version=node.resource_version, former_uid=said.uid)
-    return [SayFact(fact, f"{node.uid}.{said.uid}.replaced", Said(node.uid))]
+    return [Publish(fact, f"{node.uid}.{said.uid}.replaced", Said(node.uid))]
 
 
 def _opted_in(node: NodeView, said: Said | None, snapshot: Snapshot) -> list[Action]:
@@ -94,7 +94,7 @@ def _opted_in(node: NodeView, said: Said | None, snapshot: Snapshot) -> list[Act
     said = said or Said(node.uid)
     if not said.opted_in:
         said = replace(said, opted_in=True, complained=None)
-        actions.append(SayFact(_opted_in_fact(node, wanted), f"{node.uid}.{node.resource_version}.opted_in", said))
+        actions.append(Publish(_opted_in_fact(node, wanted), f"{node.uid}.{node.resource_version}.opted_in", said))
     if snapshot.missing - said.missing:
         said = replace(said, missing=snapshot.missing)
         actions.append(RecordEvent(node.uid, True, Reason.SHIM_MISSING, _missing(snapshot), said))
@@ -153,7 +153,7 @@ def _opted_in_fact(node: NodeView, wanted: frozenset[str]) -> NodeOptedIn:
     )
 
 
-def _ready(node: NodeView, said: Said) -> SayFact:
+def _ready(node: NodeView, said: Said) -> Publish:
     digest = node.marked_digest or ""
     fact = NodeReady(
         name=node.name,
@@ -162,7 +162,7 @@ def _ready(node: NodeView, said: Said) -> SayFact:
         digest=digest,
         verified=node.verified or "",
     )
-    return SayFact(fact, f"{node.uid}.{node.resource_version}.ready", replace(said, ready=digest))
+    return Publish(fact, f"{node.uid}.{node.resource_version}.ready", replace(said, ready=digest))
 
 
 def _record(
@@ -274,7 +274,7 @@ def _opted_out(node: NodeView, said: Said | None, snapshot: Snapshot) -> list[Ac
     if was_in:
         fact = NodeOptedOut(name=node.name, uid=node.uid, resource_version=node.resource_version)
         then = Said(node.uid, opted_in=False)
-        actions.append(SayFact(fact, f"{node.uid}.{node.resource_version}.opted_out", then))
+        actions.append(Publish(fact, f"{node.uid}.{node.resource_version}.opted_out", then))
     if left := unwanted_left(snapshot.job, node, ()):
         return [*actions, *_record_left(node, left, frozenset())]
     if not node.bears_marks:

@@ -123,7 +123,7 @@ class EndJob:
 
 
 @dataclass(frozen=True, slots=True)
-class SayFact:
+class Publish:
     """Publish a fact about a Job, in the Job's trace. ``mark``: remembered, so that it is said once."""
 
     fact: FactData
@@ -233,14 +233,14 @@ class Destroy:
     """Take these steps only if the breaker lets this Job go; all of them or none."""
 
     target: Destruction
-    steps: tuple[SayFact | DeleteJob | EndJob, ...]
+    steps: tuple[Publish | DeleteJob | EndJob, ...]
 
 
 Step = (
     CreateJob
     | DeleteJob
     | EndJob
-    | SayFact
+    | Publish
     | JudgeFailed
     | WarnNode
     | EvictPod

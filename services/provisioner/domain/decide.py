@@ -23,15 +23,15 @@ from provisioner.domain.actions import (
     EvictPod,
     GiveBackSlot,
     LookAgain,
-    SayFact,
+    Publish,
     Snapshot,
     User,
     WarnNode,
 )
 from provisioner.domain.job_clock import at_work
-from provisioner.domain.proving import verify
+from provisioner.domain.job_failure import about, blamed_by, judge, result_of, why
 from provisioner.domain.refused import pod_refused, refusal_over
-from provisioner.domain.verdicts import about, blamed_by, judge, result_of, why
+from provisioner.domain.verification import verify
 from trellis import names
 from trellis.crds.shim import RemovalPolicy
 from trellis.events.provision import ProvisionRemoved, ProvisionStarted
@@ -216,7 +216,7 @@ def _follow(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
     started = f"{job.uid}.started"
     actions: list[Action] = []
     if started not in snapshot.said and job.state is JobState.ACTIVE:
-        actions.append(SayFact(ProvisionStarted(**about(job)), started, job))
+        actions.append(Publish(ProvisionStarted(**about(job)), started, job))
     match job.state:
         case JobState.ACTIVE:
             return [*actions, *_follow_active(snapshot, node, job)]
@@ -317,7 +317,7 @@ def _opted_out(jobs: tuple[JobView, ...], node: NodeView, deleting: frozenset[st
         if running and job.installs is not None:
             actions += _end(job, node, Reason.OPTED_OUT, deleting)
             continue
-        said = SayFact(ProvisionRemoved(**about(job)), f"{job.uid}.removed", job)
+        said = Publish(ProvisionRemoved(**about(job)), f"{job.uid}.removed", job)
         steps = (said, DeleteJob(job, Reason.OPTED_OUT, foreground=running))
         # A Job that ended is only cleared away: what it did stays done.
         actions += [Destroy(_interruption(job), steps)] if running else steps

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from provisioner.domain.surroundings import Surroundings, make_env, make_volumes, pull_secrets_of
+from provisioner.domain.installer_env import Surroundings, make_env, make_volumes, pull_secrets_of
 from trellis import names
 from trellis.installer_api.result import EXIT_FINAL
 from trellis.installer_api.spec import InstallSpec

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from provisioner.domain.hands_off import keeps_off_all
+from provisioner.domain.other_controller import keeps_off_all
 from provisioner.domain.shim_snapshot import RuntimeClassView, Snapshot
 from provisioner.domain.shim_status import BAD_NEWS, conflict_of, listed, status_of
 from trellis import names

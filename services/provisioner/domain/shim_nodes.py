@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from trellis.installer_api.spec import ShimWish
+from trellis.installer_api.spec import WantedShim
 from trellis.provisioning.shims import Refusal, ShimView, is_for
 from trellis.provisioning.targets import rival_of, stays_on, wish_on
 from trellis.provisioning.views import VERIFICATION_FAILED, NodeView, last_proved
@@ -29,7 +29,7 @@ class Member:
     """
 
     node: NodeView
-    wish: ShimWish | Refusal | None
+    wish: WantedShim | Refusal | None
     has: str | None
     rival: str = ""
 
@@ -149,7 +149,7 @@ def _marks(member: Member) -> Iterator[_Mark]:
     if has is not None:
         yield _Kind.HOLDING, None
         yield _Kind.CARRIED, (node.architecture, last_proved(has))
-    if isinstance(wish, ShimWish):
+    if isinstance(wish, WantedShim):
         yield _Kind.DIGEST, wish.digest
     elif wish is not None:
         yield _Kind.REFUSED, wish
@@ -164,7 +164,7 @@ def _marks(member: Member) -> Iterator[_Mark]:
 def _progress(member: Member) -> Iterator[_Mark]:
     """Return how far a member is on which an installer may run."""
     wish, has = member.wish, member.has
-    updated = isinstance(wish, ShimWish) and has == wish.digest
+    updated = isinstance(wish, WantedShim) and has == wish.digest
     yield (_Kind.LEAVING if wish is None else _Kind.NODES), None
     if wish is not None and has is not None and not has.startswith(VERIFICATION_FAILED):
         yield _Kind.READY, None

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from provisioner.domain.hands_off import keeps_off_all, verdict
+from provisioner.domain.other_controller import keeps_off_all, verdict
 from provisioner.domain.shim_snapshot import Snapshot
 from trellis import names
 from trellis.provisioning.shim_status import NODES_SKIPPED, OTHER_CONTROLLER, Condition, Counts, Reason, Status

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from provisioner.domain.canary import canary_of
 from provisioner.domain.resources import Manifest, Task
 from trellis.crds.shim import RemovalPolicy
-from trellis.installer_api.spec import InstallSpec, ShimWish, removal_of, shim_owner
+from trellis.installer_api.spec import InstallSpec, WantedShim, removal_of, shim_owner
 from trellis.provisioning.attempts import changes_of
 from trellis.provisioning.revisions import Revision, restored
 from trellis.provisioning.shims import ShimView, view_shim, wish_for
@@ -34,7 +34,7 @@ class Rules:
     allow_http: bool
     retry_refused: bool = False
 
-    def spec(self, wishes: tuple[ShimWish, ...]) -> InstallSpec:
+    def spec(self, wishes: tuple[WantedShim, ...]) -> InstallSpec:
         """Return what an installer is told of these shims."""
         return InstallSpec(wishes, self.require_checksum, self.allow_http, self.retry_refused)
 
@@ -70,7 +70,7 @@ def _removal(target: Target, going: Iterable[str], shims: Mapping[str, ShimView]
     )
 
 
-def removals_of(going: Iterable[str], shims: Mapping[str, ShimView]) -> tuple[ShimWish, ...]:
+def removals_of(going: Iterable[str], shims: Mapping[str, ShimView]) -> tuple[WantedShim, ...]:
     """Return what takes Shims from a node. Of one whose object is gone the node's own record tells the handler."""
     return tuple(removal_of(name, shim_owner(name), shims[name].handler if name in shims else "") for name in going)
 
@@ -83,16 +83,18 @@ class Former:
     exist, by name.
     """
 
-    kept: tuple[ShimWish, ...] = ()
+    kept: tuple[WantedShim, ...] = ()
     shims: Mapping[str, ShimView] = field(default_factory=dict)
     allow_http: bool = False
 
 
-def kept_version(manifest: Manifest, revisions: Sequence[Revision], architecture: str, digest: str) -> ShimWish | None:
+def kept_version(
+    manifest: Manifest, revisions: Sequence[Revision], architecture: str, digest: str
+) -> WantedShim | None:
     """Return what installs a version of a Shim on an architecture; None if none of its revisions is that version."""
     for revision in reversed(revisions):
         wish = wish_for(view_shim(restored(revision, manifest)), architecture, require_checksum=False)
-        if isinstance(wish, ShimWish) and wish.digest == digest:
+        if isinstance(wish, WantedShim) and wish.digest == digest:
             return wish
     return None
 
@@ -135,6 +137,6 @@ def undo_of(node: NodeView, job: JobView, shims: Collection[str], why: str, form
     )
 
 
-def _wishes(shims: Iterable[ShimView], node: NodeView, *, require_checksum: bool) -> tuple[ShimWish, ...]:
+def _wishes(shims: Iterable[ShimView], node: NodeView, *, require_checksum: bool) -> tuple[WantedShim, ...]:
     wishes = (wish_for(shim, node.architecture, require_checksum=require_checksum) for shim in shims)
-    return tuple(wish for wish in wishes if isinstance(wish, ShimWish))
+    return tuple(wish for wish in wishes if isinstance(wish, WantedShim))

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from service_reflector.domain.service_options import Wish
 from service_reflector.domain.slices import Slice
-from service_reflector.domain.wishes import Wish
 from trellis import names
 from trellis.lattice.domain.addresses import Family
 from trellis.lattice.domain.kept import ALLOCATED, write_kept

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from trellis import names
-from trellis.installer_api.digits import whole
+from trellis.installer_api.parse_int import whole
 from trellis.lattice.domain.addresses import Family
 from trellis.lattice.domain.kept import write_kept
 from trellis.lattice.domain.service_views import PodView, ServiceView, SliceView

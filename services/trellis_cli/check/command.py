@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trellis.bus.errors import BusError
-from trellis.bus.streams.survey import survey
+from trellis.bus.streams.stream_stats import survey
 from trellis.config.durations import parse_seconds
 from trellis.config.settings import SettingsError
 from trellis.kube.client import Kube

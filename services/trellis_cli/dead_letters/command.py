@@ -14,9 +14,9 @@ from typing import Annotated, Final
 import typer
 
 from trellis.bus.consume.message import Reason
-from trellis.bus.dead_letters.dead import UNKNOWN_NOUN
-from trellis.bus.dead_letters.letters import DeadLetter, Wanted
-from trellis.bus.dead_letters.stream import dead_letters
+from trellis.bus.dead_letters.read import DeadLetter, Wanted
+from trellis.bus.dead_letters.store import dead_letters
+from trellis.bus.dead_letters.write import UNKNOWN_NOUN
 from trellis.config.settings import SettingsError
 from trellis.events.subjects import FACTS
 from trellis.read_model.reading.letters import document as letter_document

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from trellis.bus.dead_letters.letters import DeadLetter, Wanted
-from trellis.bus.dead_letters.stream import DeadLetters, ReplayRefused, dead_letters
+from trellis.bus.dead_letters.read import DeadLetter, Wanted
+from trellis.bus.dead_letters.store import DeadLetters, ReplayRefused, dead_letters
 from trellis.bus.errors import BusError
 from trellis.config.nats_credentials import Credentials
 from trellis_cli.common.errors import explain

@@ -13,7 +13,7 @@ from typing import Final
 from rich.table import Table
 from rich.text import Text
 
-from trellis.bus.dead_letters.letters import DeadLetter
+from trellis.bus.dead_letters.read import DeadLetter
 from trellis.installer_api.redaction import redact_url
 from trellis.read_model.reading.letters import indented
 from trellis_cli.common.output import one_line, printable

@@ -16,9 +16,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from trellis.bus.dead_letters.letters import DeadLetter
-from trellis.bus.dead_letters.stream import dead_letters
-from trellis.installer_api.digits import whole
+from trellis.bus.dead_letters.read import DeadLetter
+from trellis.bus.dead_letters.store import dead_letters
+from trellis.installer_api.parse_int import whole
 from trellis.read_model.explain.page import Explanation
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained import page_of

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from secrets_backend.domain.decide import Identity, view_grant
 from secrets_backend.domain.resources import ACCOUNT_PREFIX
-from secrets_backend.rights import roles_hint
+from secrets_backend.permissions import roles_hint
 from trellis.crds.secret_grants import ANY, SecretGrantSpec
 from trellis.read_model.explain.page import Explanation, Line, Rank
 from trellis.read_model.explain.subject import Beside, Subject, cause_of
@@ -33,7 +33,7 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class GrantWorld:
+class GrantSnapshot:
     """What stands in the cluster. ``groups``: raw, None if they are not known; ``accounts``: of the grant."""
 
     grant: Manifest
@@ -53,17 +53,17 @@ def identity_of(namespace: str, account: str) -> Identity:
     return Identity(f"{ACCOUNT_PREFIX}{namespace}:{account}", namespace, "")
 
 
-def explain_grant(world: GrantWorld) -> Explanation:
+def explain_grant(world: GrantSnapshot) -> Explanation:
     """Return the page of a grant."""
     return SUBJECT.page(world.grant, _chain(world), world.beside)
 
 
 def grant_cause(grant: Manifest, groups: Sequence[Manifest] | None) -> Line | None:
     """Return why a grant has no effect, None if it has: what its page says, but for its accounts."""
-    return cause_of(_chain(GrantWorld(grant, groups)))
+    return cause_of(_chain(GrantSnapshot(grant, groups)))
 
 
-def _chain(world: GrantWorld) -> Iterator[Line]:
+def _chain(world: GrantSnapshot) -> Iterator[Line]:
     namespace = world.grant["metadata"]["namespace"]
     spec = view_grant(world.grant).spec
     if spec is None:
@@ -79,7 +79,7 @@ def _chain(world: GrantWorld) -> Iterator[Line]:
     yield Line("hint", hint)
 
 
-def _from(world: GrantWorld, spec: SecretGrantSpec) -> Iterator[Line]:
+def _from(world: GrantSnapshot, spec: SecretGrantSpec) -> Iterator[Line]:
     if world.groups is None:
         yield Line("from", "whether there are such groups of hosts is not known to this account")
         return
@@ -96,7 +96,7 @@ def _from(world: GrantWorld, spec: SecretGrantSpec) -> Iterator[Line]:
         yield Line("from", text, False, "name a namespace and lattice of a WasmCloudHostConfig", Rank.CAUSE)
 
 
-def _accounts(world: GrantWorld, namespace: str, spec: SecretGrantSpec) -> Iterator[Line]:
+def _accounts(world: GrantSnapshot, namespace: str, spec: SecretGrantSpec) -> Iterator[Line]:
     if not spec.service_accounts and not spec.users:
         yield Line("accounts", "it names none: it lets nobody in, as it says", well=True)
     if ANY in (spec.service_accounts or ()):

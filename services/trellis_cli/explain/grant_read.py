@@ -11,7 +11,7 @@ from trellis.read_model.explain.subject import Beside
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.find import find
 from trellis_cli.explain.grant import SUBJECT as GRANT
-from trellis_cli.explain.grant import Account, GrantWorld, explain_grant, identity_of, named_accounts
+from trellis_cli.explain.grant import Account, GrantSnapshot, explain_grant, identity_of, named_accounts
 from trellis_cli.secrets.model import impersonation_review
 
 
@@ -21,7 +21,7 @@ async def grant_page(reading: Reading, name: str, namespace: str | None) -> Expl
     groups = await reading.list(HOST_CONFIGS)
     known = groups if reading.knows(HOST_CONFIGS) else None
     accounts = [await _account(reading, grant, one) for one in named_accounts(grant)]
-    return explain_grant(GrantWorld(grant, known, accounts, Beside(notes=reading.notes)))
+    return explain_grant(GrantSnapshot(grant, known, accounts, Beside(notes=reading.notes)))
 
 
 async def _account(reading: Reading, grant: Manifest, account: str) -> Account:

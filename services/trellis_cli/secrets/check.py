@@ -22,7 +22,7 @@ from rich.text import Text
 
 from secrets_backend.domain.decide import Grant, Identity, view_grant
 from secrets_backend.domain.tokens import Token, TokenError, TokenKind, read_token
-from secrets_backend.rights import roles_hint
+from secrets_backend.permissions import roles_hint
 from secrets_backend.settings import Settings
 from secrets_backend.timings import Timings
 from trellis import names

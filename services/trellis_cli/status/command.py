@@ -19,12 +19,12 @@ from rich.text import Text
 
 from trellis import names
 from trellis.bus.errors import BusError
-from trellis.bus.streams.survey import survey
+from trellis.bus.streams.stream_stats import survey
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unavailable
+from trellis.kube.permissions import missing_right
 from trellis.kube.resources import ENDPOINT_SLICES, HOST_CONFIGS, PODS, SECRET_GRANTS, SERVICES
-from trellis.kube.rights import missing_right
 from trellis.lattice.domain.service_views import SLICE_SELECTOR, view_service, view_slice
 from trellis.read_model.explain.hosts import MANAGER as HOST_MANAGER
 from trellis.read_model.explain.service import REFLECTOR
@@ -130,11 +130,11 @@ def status(
     name, holder, renewed_seconds_ago}]`, among them `installation`, the holder of the nodes; `rollout {ok, problem,
     in_work, halted, counts, causes, shims}`; `breakers {ok, problem, open [rows of circuit-breaker status]}`; `hosts
     {ok, problem, groups, hosts, hosts_ready, not_well, causes, holder}`; `applications {ok, problem, count, phases,
-    not_well [namespace/name], causes, holder}`; `mirrors {ok, problem, services, without_endpoints [namespace/name], unreached,
-    causes, holder}`, the Services of applications; `secrets {ok, problem, grants, without_effect, causes, pods,
-    pods_ready}`; `controllers {ok, problem, count, states, not_ready [namespace/name], causes, holder}`, those in Wasm;
-    `bus {ok, problem, streams [{name, messages, bytes}], dead_letters}`. `causes` has by name what `trellis explain`
-    names. What could not be read is null.
+    not_well [namespace/name], causes, holder}`; `mirrors {ok, problem, services, without_endpoints [namespace/name],
+    unreached, causes, holder}`, the Services of applications; `secrets {ok, problem, grants, without_effect,
+    causes, pods, pods_ready}`; `controllers {ok, problem, count, states, not_ready [namespace/name], causes, holder}`,
+    those in Wasm; `bus {ok, problem, streams [{name, messages, bytes}], dead_letters}`. `causes` has by name what
+    `trellis explain` names. What could not be read is null.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context, nats_url=nats_url)

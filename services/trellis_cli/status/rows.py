@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from trellis import names
-from trellis.bus.streams.survey import StreamCount
+from trellis.bus.streams.stream_stats import StreamCount
 from trellis.events.subjects import STREAM_DEAD
 from trellis.provisioning.reasons import Reason
 from trellis.read_model.explain.hosts import MANAGER as HOST_MANAGER

@@ -20,15 +20,15 @@ from trellis.bus.accounts.claim import Claim
 from trellis.bus.connection import cancellation
 from trellis.bus.connection.connection import Address, Connection, client_of, describe
 from trellis.bus.consume.ack import Ack
-from trellis.bus.consume.hearing import Listeners
 from trellis.bus.consume.message import HEADER_MSG_ID, HEADER_TRACEPARENT, Origin, compose
+from trellis.bus.consume.staleness import Listeners
 from trellis.bus.consume.subscriber import FactHandler, Reader, Received, Subscription
-from trellis.bus.dead_letters.dead import Letter
+from trellis.bus.dead_letters.write import Letter
 from trellis.bus.errors import BusError, BusUnavailable, FactRefused, NotAllowed, StreamError
 from trellis.bus.publish.availability import Availability
 from trellis.bus.publish.publisher import Publisher
+from trellis.bus.streams.connection_supervisor import Keeper, jetstream_of
 from trellis.bus.streams.history import last_facts
-from trellis.bus.streams.keeper import Keeper, jetstream_of
 from trellis.bus.streams.streams import DEFAULT_LIMITS, StreamLimits, ensure_streams
 from trellis.bus.timings import BusTimings
 from trellis.config.nats_credentials import Credentials

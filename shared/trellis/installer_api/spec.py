@@ -71,7 +71,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class ShimWish:
+class WantedShim:
     """One shim a node should have. ``digest`` names the version: a shim with the same digest is not fetched again.
 
     To take away, ``name`` and ``owner`` are enough (:func:`removal_of`): ``handler`` "" means every handler that the
@@ -101,7 +101,7 @@ class InstallSpec:
     ``retry_refused``: a person asked for another try of what the container runtime did not come up with (ADR 24).
     """
 
-    shims: tuple[ShimWish, ...]
+    shims: tuple[WantedShim, ...]
     require_checksum: bool = True
     allow_http: bool = False
     retry_refused: bool = False
@@ -120,9 +120,9 @@ class InstallSpec:
         )
 
 
-def removal_of(name: str, owner: str, handler: str = "") -> ShimWish:
+def removal_of(name: str, owner: str, handler: str = "") -> WantedShim:
     """Return what takes a shim away from a node, whatever its version and source: one handler, or all it has there."""
-    return ShimWish(name, handler, "", owner)
+    return WantedShim(name, handler, "", owner)
 
 
 def parse_spec(text: str, *, removal: bool = False) -> InstallSpec:
@@ -152,14 +152,14 @@ def parse_spec(text: str, *, removal: bool = False) -> InstallSpec:
     )
 
 
-def _removal(value: object, where: str) -> ShimWish:
+def _removal(value: object, where: str) -> WantedShim:
     """Read what is to go. Sources and options are not looked at: what is wrong with them must not keep it there."""
     item = _object(value, where)
     name = _text(item, "name", where, _SUBDOMAIN)
     return removal_of(name, _owner(item, where), _handler(item, where, default=""))
 
 
-def _shim(value: object, where: str) -> ShimWish:
+def _shim(value: object, where: str) -> WantedShim:
     item = _object(value, where)
     name = _text(item, "name", where, _SUBDOMAIN)
     options = _object(item.get("containerdRuntimeOptions") or {}, f"{where}.containerdRuntimeOptions")
@@ -172,7 +172,7 @@ def _shim(value: object, where: str) -> ShimWish:
     # Without a digest of its own a wish is known by what it asks for.
     canonical = json.dumps([sources, options], sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(canonical.encode()).hexdigest()[:16]
-    return ShimWish(
+    return WantedShim(
         name=name,
         handler=_handler(item, where, default=name),
         digest=_text(item, "digest", where, _DIGEST, default=digest),
@@ -260,7 +260,7 @@ def _sha256(item: Mapping[str, Any], key: str, where: str) -> str | None:
     return found[1].lower()
 
 
-def _shim_json(shim: ShimWish) -> dict[str, Any]:
+def _shim_json(shim: WantedShim) -> dict[str, Any]:
     sources = [
         {
             key: item

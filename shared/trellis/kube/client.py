@@ -20,8 +20,8 @@ import orjson
 
 from trellis.kube.access import Access
 from trellis.kube.calls import Caller
+from trellis.kube.client_views import ClientViews
 from trellis.kube.errors import AlreadyExists, Call, Invalid, KubeError, NotFound, PatchTestFailed
-from trellis.kube.perspectives import Perspectives
 from trellis.kube.preconditions import require, require_tests
 from trellis.kube.reader import PAGE, Listing
 from trellis.kube.resources import NAMESPACES, PODS, Manifest, Resource
@@ -65,7 +65,7 @@ class _Write:
         return cls(verb, res, metadata["name"], metadata.get("namespace") or "", query)
 
 
-class Kube(Perspectives):
+class Kube(ClientViews):
     """A connection to one API server. Make it with ``connect``."""
 
     @classmethod

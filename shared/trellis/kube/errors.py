@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import orjson
 
-from trellis.installer_api.digits import whole
+from trellis.installer_api.parse_int import whole
 
 LONGEST_WAIT: Final = 60.0
 """Seconds that a server may ask to wait: proxies answer an hour in an outage of seconds, and a wait is not a watch."""

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from trellis import names
-from trellis.installer_api.digits import whole
+from trellis.installer_api.parse_int import whole
 from trellis.provisioning.excluded_nodes import skip_of
 from trellis.provisioning.views import (
     END_NOW_SECONDS,

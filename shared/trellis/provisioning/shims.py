@@ -20,8 +20,8 @@ from pydantic import ValidationError
 from trellis import names
 from trellis.config.durations import parse_seconds
 from trellis.crds.shim import FetchStrategy, RemovalPolicy, RolloutType, Shim, ShimSpec
-from trellis.installer_api.digits import whole
-from trellis.installer_api.spec import ARCHITECTURES, InstallSpec, ShimWish, Source, SpecError, parse_spec, shim_owner
+from trellis.installer_api.parse_int import whole
+from trellis.installer_api.spec import ARCHITECTURES, InstallSpec, Source, SpecError, WantedShim, parse_spec, shim_owner
 from trellis.provisioning.int_or_percent import CountOrPercent
 from trellis.provisioning.nodes_and_jobs import unix_seconds
 from trellis.provisioning.views import KWASM, SUPPORTED_OS, NodeView, Wish, wish_of
@@ -245,7 +245,7 @@ def is_for(shim: ShimView, node: NodeView, *, auto_provision: bool) -> bool:
     return all(labels.get(key) == value for key, value in shim.selector)
 
 
-def wish_for(shim: ShimView, architecture: str, *, require_checksum: bool) -> ShimWish | Refusal:
+def wish_for(shim: ShimView, architecture: str, *, require_checksum: bool) -> WantedShim | Refusal:
     """Return what the installer is asked for on a node of this architecture, or why nothing is.
 
     The digest is over what is installed there: another source, handler or option makes another version, another
@@ -271,5 +271,5 @@ def _version(handler: str, source: Source, options: tuple[tuple[str, str], ...])
     return hashlib.sha256(canonical.encode()).hexdigest()[:_DIGEST_LENGTH]
 
 
-def _wish(shim: ShimView, sources: tuple[Source, ...], digest: str) -> ShimWish:
-    return ShimWish(shim.name, shim.handler, digest, shim_owner(shim.name), sources, dict(shim.options))
+def _wish(shim: ShimView, sources: tuple[Source, ...], digest: str) -> WantedShim:
+    return WantedShim(shim.name, shim.handler, digest, shim_owner(shim.name), sources, dict(shim.options))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from trellis.crds.shim import RemovalPolicy
-from trellis.installer_api.spec import ShimWish
+from trellis.installer_api.spec import WantedShim
 from trellis.provisioning.shims import Refusal, ShimView, is_for, wish_for
 from trellis.provisioning.views import KWASM, SUPPORTED_OS, NodeView, Target, Wish, wish_of
 
@@ -42,7 +42,7 @@ def stays_on(shim: ShimView, node: NodeView) -> bool:
 
 def wish_on(
     shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_provision: bool, require_checksum: bool
-) -> ShimWish | Refusal:
+) -> WantedShim | Refusal:
     """Return what is to be installed of a Shim on a node that it is for, among all Shims, or why nothing is."""
     if not shim.invalid and rival_of(shim, node, shims, auto_provision=auto_provision):
         return Refusal.HANDLER_CONFLICT
@@ -87,7 +87,7 @@ def target_of(
     for shim in shims:
         if shim.name in names_wanted:
             wish = wish_on(shim, node, shims, auto_provision=auto_provision, require_checksum=require_checksum)
-            digest = wish.digest if isinstance(wish, ShimWish) else installed.get(shim.name)
+            digest = wish.digest if isinstance(wish, WantedShim) else installed.get(shim.name)
             wanted |= {shim.name: digest} if digest else {}
     # Beside Shims only what is there: a Job runs one installer, and a mark must not say what none of them did.
     legacy = installed.get(KWASM) if wanted else kwasm

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from trellis import names
-from trellis.installer_api.digits import whole
+from trellis.installer_api.parse_int import whole
 from trellis.provisioning.excluded_nodes import Skip
 
 Manifest = dict[str, Any]

@@ -9,16 +9,16 @@ from __future__ import annotations
 from trellis.telemetry.logs import LogFormat, bind_service, get_logger, setup_logging
 from trellis.telemetry.metrics import Metrics, process_metrics, trellis_version
 from trellis.telemetry.service import ATTRIBUTE_CLUSTER, Telemetry, setup
-from trellis.telemetry.stories import Stories, caused, linked, within
+from trellis.telemetry.trace_spans import TraceSpans, caused, linked, within
 from trellis.telemetry.tracing import TraceContext, context_from, current_trace, joined, links_of, links_to, trace_from
 
 __all__ = [
     "ATTRIBUTE_CLUSTER",
     "LogFormat",
     "Metrics",
-    "Stories",
     "Telemetry",
     "TraceContext",
+    "TraceSpans",
     "bind_service",
     "caused",
     "context_from",

@@ -21,7 +21,7 @@ from support.nodes.node_trees import tree
 from support.nodes.real_nodes import RealNode
 from support.nodes.shim_archives import WORKING, archive, program
 from trellis.installer_api.result import FailureReason, Outcome
-from trellis.installer_api.spec import InstallSpec, ShimWish, Source
+from trellis.installer_api.spec import InstallSpec, Source, WantedShim
 from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.provisioning.views import Target
 from trellis_dev.localcluster import owned_cluster
@@ -55,7 +55,7 @@ class World:
         """Return the Job as the provisioner makes it."""
         found = view_node(json.loads(self.node.kubectl("get", "node", self.node.name, "-o", "json")))
         source = Source(f"oci://{self.registry.host}/team/shim@{self.image}", None, pull_secret=pull_secret)
-        spec = InstallSpec((ShimWish("wasmi", "wasmi", "v1", "trellis", (source,)),))
+        spec = InstallSpec((WantedShim("wasmi", "wasmi", "v1", "trellis", (source,)),))
         target = Target(() if removes else (("wasmi", pull_secret),))
         return make_installer_job(SETTINGS.installer(), found, Task(target, spec=spec, removes=removes), 1, None)
 

@@ -12,11 +12,11 @@ from typing import Any
 from fuzz.samples import sampled
 from fuzz.target import Target, jsonable, tried
 from support.suite.mutations import dumped, mutated, spoilt, spoilt_text, text
-from trellis.bus.connection.client import SturdyClient
+from trellis.bus.connection.client import RobustNatsClient
 from trellis.bus.consume.message import Origin, Reason, UnreadableMessage, compose, read, trace_of
-from trellis.bus.dead_letters.dead import Delivered, header_bytes, letter
-from trellis.bus.dead_letters.letters import letter_of, replayed_headers
-from trellis.bus.streams.stored import Stored
+from trellis.bus.dead_letters.read import letter_of, replayed_headers
+from trellis.bus.dead_letters.write import Delivered, header_bytes, letter
+from trellis.bus.streams.stream_reader import Stored
 from trellis.events.subjects import (
     FACTS,
     ROOT_DEAD,
@@ -187,7 +187,7 @@ def _delivered(rng: random.Random) -> tuple[bytes, str, bytes, int]:
 def _judge_letter(case: tuple[bytes, str, bytes, int]) -> str:
     """What a subscriber gives up on, whatever its headers, becomes a letter, and is read back as it came."""
     raw, subject, body, room = case
-    client = SturdyClient()
+    client = RobustNatsClient()
     client._error_cb = _swallow
     found = _loop().run_until_complete(client._process_headers(raw))
     headers = client._build_message(1, subject.encode(), b"$JS.ACK.S.C.1.5.5.0.0", body, found).headers or {}

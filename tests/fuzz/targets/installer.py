@@ -31,7 +31,7 @@ from trellis.installer_api.result import (
     ShimResult,
     parse_result,
 )
-from trellis.installer_api.spec import InstallSpec, ShimWish, Source, SpecError, parse_spec
+from trellis.installer_api.spec import InstallSpec, Source, SpecError, WantedShim, parse_spec
 
 _KEYS = ("a", "b", "x-y", '"io.containerd.x"', '"a b"', "'q'", '"é"', "debug", "1")
 _VALUES = (
@@ -234,11 +234,11 @@ TEMPLATE = Target(
 
 _SHA = "ab" * 32
 _WISHES = (
-    InstallSpec((ShimWish("spin", "spin", "d1", "shim/spin", (Source("https://x/y.tar.gz", "amd64", _SHA),)),)),
+    InstallSpec((WantedShim("spin", "spin", "d1", "shim/spin", (Source("https://x/y.tar.gz", "amd64", _SHA),)),)),
     InstallSpec(
         (
-            ShimWish("a.b", "ab", "d2", "o", (Source("oci://r/x:1", member="bin/x", pull_secret="p"),), {"A": "1"}),
-            ShimWish("c", "c", "d3", "o", (Source("/shims/c", None, binary_sha256=_SHA),)),
+            WantedShim("a.b", "ab", "d2", "o", (Source("oci://r/x:1", member="bin/x", pull_secret="p"),), {"A": "1"}),
+            WantedShim("c", "c", "d3", "o", (Source("/shims/c", None, binary_sha256=_SHA),)),
         ),
         require_checksum=False,
         allow_http=True,

@@ -11,10 +11,10 @@ from support.nats.nats_users import NatsUsers
 from trellis.bus.accounts.permissions import CLI
 from trellis.bus.connection.connection import REFUSED
 from trellis.bus.connection.dial import dial
-from trellis.bus.dead_letters.letters import DeadLetter, Wanted
-from trellis.bus.dead_letters.stream import dead_letters
+from trellis.bus.dead_letters.read import DeadLetter, Wanted
+from trellis.bus.dead_letters.store import dead_letters
 from trellis.bus.errors import BusUnavailable, StreamError
-from trellis.bus.streams.survey import survey
+from trellis.bus.streams.stream_stats import survey
 from trellis.bus.streams.tail import Selection, Tally, replay, tail
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_DEAD, STREAM_EVENTS, fact_subject

@@ -16,8 +16,8 @@ from support.nats.buses import Buses, Listener, eventually, eventually_async, op
 from support.nats.raw_nats import ODD_BODIES, ODD_HEADERS, ODD_TOKENS, raw_publish
 from support.suite.tiers import first_of
 from trellis.bus.bus import BusTimings, Received
-from trellis.bus.dead_letters.letters import DeadLetter, Wanted
-from trellis.bus.dead_letters.stream import DeadLetters, ReplayRefused, dead_letters
+from trellis.bus.dead_letters.read import DeadLetter, Wanted
+from trellis.bus.dead_letters.store import DeadLetters, ReplayRefused, dead_letters
 from trellis.bus.errors import BusUnavailable, StreamError
 from trellis.bus.streams.tail import Selection, TailedEvent, Tally, replay
 from trellis.bus.timings import ReplayTimings

@@ -11,7 +11,7 @@ import pytest
 from nats.js.api import ConsumerConfig
 
 from console.access.identity import Viewer
-from console.access.rights import Rights
+from console.access.permissions import Rights
 from console.http.refusals import RefusedError
 from console.live.feed import Feed, Item
 from console.live.link import Link

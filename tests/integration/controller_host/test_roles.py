@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from controller_host.domain.resources import ACCOUNT
-from controller_host.rights import acting_words
+from controller_host.permissions import acting_words
 from controller_host.watches.reviews import Reviews
 from support.cluster.grants import SYSTEM, granted, manifests
 from support.cluster.kube_world import eventually

@@ -16,7 +16,7 @@ import pytest
 from controller_host.domain.keys import ObjectKey
 from controller_host.timings import CacheTimings
 from controller_host.watches.reviews import Reviews, groups_of
-from controller_host.watches.shared_watches import SharedWatches, Sight
+from controller_host.watches.shared_watches import SharedWatches, WatchContext
 from support.cluster.kube_world import eventually, until
 from trellis.crds.wasm_controllers import Watch
 from trellis.kube.access import Access
@@ -98,7 +98,7 @@ async def test_the_groups_that_we_say_are_those_that_the_server_knows(kube: Kube
 
 @asynccontextmanager
 async def watching(kube: Kube, discovery: Discovery, *granted: str) -> AsyncIterator[SharedWatches]:
-    sight = Sight(kube, discovery, Reviews(kube))
+    sight = WatchContext(kube, discovery, Reviews(kube))
     watches = SharedWatches(sight, granted, timings=QUICK)
     task = asyncio.create_task(watches.run())
     try:

@@ -14,7 +14,7 @@ import aiohttp
 import orjson
 from aiohttp.test_utils import TestServer
 
-from console.access.doors import Doors
+from console.access.authentication import Authentication
 from console.access.identity import Proxy, Viewer
 from console.access.sessions import Sessions
 from console.app import make_application
@@ -22,7 +22,7 @@ from console.http.assets import Assets
 from console.http.routes import Routes
 from console.live.feed import Feed
 from console.live.link import Link
-from console.live.visits import Lobby
+from console.live.viewer_registry import ViewerRegistry
 from console.settings import Settings
 from console.timings import Timings
 from trellis.kube.transport import HttpRequest, Reply
@@ -130,8 +130,8 @@ class World:
     kube: FakeKube
     people: People
     feed: Feed
-    lobby: Lobby
-    doors: Doors
+    lobby: ViewerRegistry
+    doors: Authentication
     url: str
 
     def page(self) -> aiohttp.ClientSession:
@@ -171,12 +171,12 @@ async def console(
 
     parts = parts_of(Place(settings.namespace, settings.installer_namespace))
     sessions = Sessions(settings.console_session_ttl, timings=timings)
-    lobby = Lobby(
+    lobby = ViewerRegistry(
         *(connect, parts, settings.console_viewers, cluster, telemetry), lost=sessions.end_all_of, timings=timings
     )
     feed = Feed()
     link = Link(settings.nats_url, None, cluster, feed, Health("console"), timings=timings)
-    doors = Doors(sessions, lambda: kube, proxy, settings.console_url, secure=settings.secure, timings=timings)
+    doors = Authentication(sessions, lambda: kube, proxy, settings.console_url, secure=settings.secure, timings=timings)
     routes = Routes(settings, doors, lobby, feed, link, telemetry, timings)
     server = TestServer(make_application(routes, telemetry, Assets()))
     await server.start_server()

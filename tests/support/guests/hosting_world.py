@@ -24,8 +24,8 @@ from controller_host.scheduler.hosting import Hosting
 from controller_host.scheduler.outcomes import Outcomes, Told
 from controller_host.scheduler.starting import Parts
 from controller_host.scheduler.turns import Places
+from controller_host.state.disk_space import Room
 from controller_host.state.progress import Progress
-from controller_host.state.room import Room
 from controller_host.timings import Timings
 from controller_host.watches.news import News
 from support.guests.fake_guests import Behaviour, FakeGuests, FakeInstance

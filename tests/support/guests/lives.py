@@ -29,8 +29,8 @@ from controller_host.scheduler.guests import LocalGuests, Prepared
 from controller_host.scheduler.lifecycle import Life
 from controller_host.scheduler.starting import Parts
 from controller_host.scheduler.turns import Turn
+from controller_host.state.disk_space import Room
 from controller_host.state.progress import Progress
-from controller_host.state.room import Room
 from controller_host.timings import Timings
 from trellis.telemetry import setup
 from trellis.telemetry.metrics import Metrics

@@ -12,7 +12,7 @@ it fails, with ``take-5s`` it takes so long, with ``blame-here`` it names that S
 from __future__ import annotations
 
 from trellis.installer_api.result import FailureReason, InstallResult, Outcome, ShimResult
-from trellis.installer_api.spec import ShimWish, Source
+from trellis.installer_api.spec import Source, WantedShim
 from trellis.provisioning.shims import wish_for
 from trellis_dev.testing.builders import a_shim
 
@@ -123,7 +123,7 @@ GUILTY = wish_for(
     "amd64",
     require_checksum=True,
 )
-assert isinstance(GUILTY, ShimWish)
+assert isinstance(GUILTY, WantedShim)
 """What the installer blames where a source says ``blame-here``: of this handler the version from there."""
 _BLAMED = _FAILED.replace(
     f'"{LAST_LOG_LINE}"',

@@ -16,7 +16,7 @@ from typing import Any
 
 from support.nodes.fleet import Fleet, Manifest
 from trellis import names
-from trellis.installer_api.spec import ShimWish, SpecError, parse_spec
+from trellis.installer_api.spec import SpecError, WantedShim, parse_spec
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
@@ -30,7 +30,7 @@ from trellis.telemetry.health import Health
 class Disk:
     """What installers left on one node: shims by handler; ``done``: uids of the Jobs that worked on it."""
 
-    shims: dict[str, ShimWish] = field(default_factory=dict)
+    shims: dict[str, WantedShim] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
 
     def run(self, job: Manifest) -> None:
@@ -47,7 +47,7 @@ class Disk:
         told = {item["name"]: item.get("value", "") for item in container["env"]}
         if names.INSTALLER_SPEC not in told:
             handlers = filter(None, annotations.get(names.ANNOTATION_HANDLER, "").split(","))
-            self.shims |= {handler: ShimWish("legacy", handler, "", "legacy") for handler in handlers}
+            self.shims |= {handler: WantedShim("legacy", handler, "", "legacy") for handler in handlers}
             return
         match container["args"]:
             case ["install"]:

@@ -17,10 +17,10 @@ from node_watcher.domain.actions import PatchNode, Said
 from node_watcher.domain.actions import Snapshot as NodeSnapshot
 from provisioner.domain.actions import Action, CreateJob, DeleteJob, Destroy, EndJob, JudgeFailed, Snapshot
 from provisioner.domain.decide import decide
-from provisioner.domain.doubts import doubted, feared_on
 from provisioner.domain.plan import Plan, World, begun_of, plan
 from provisioner.domain.resources import make_installer_job
 from provisioner.domain.tasks import Rules, task_of
+from provisioner.domain.unconfirmed import doubted, feared_on
 from provisioner.settings import Settings
 from support.nodes.exploring import Remembered
 from trellis import names

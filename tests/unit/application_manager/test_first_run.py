@@ -16,7 +16,7 @@ from application_manager.domain.snapshot import Snapshot
 from application_manager.following import Following
 from application_manager.reconciler import Reconciler
 from trellis.lattice.connection.link import LinkAwayError, TooLargeError
-from trellis.telemetry import Metrics, Stories, setup
+from trellis.telemetry import Metrics, TraceSpans, setup
 
 
 class Noted(Reconciler):
@@ -46,7 +46,7 @@ async def test_a_status_is_of_the_object_as_this_run_wrote_it(
     said: Any = []
     unused: Any = None
     effects: Any = SimpleNamespace(apply=apply)
-    stories = Stories[Key](setup("test", metrics=Metrics()))
+    stories = TraceSpans[Key](setup("test", metrics=Metrics()))
     reconciler = Noted(unused, cache, effects, said, stories, unused)
     because = Because(Reason.APPLIED, "it was applied in Kubernetes")
     found = Snapshot(None, Absence.LOST, view=view("1"))

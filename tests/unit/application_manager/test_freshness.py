@@ -12,13 +12,13 @@ from application_manager import freshness
 from application_manager.cache import Cache
 from application_manager.following import Following
 from application_manager.freshness import TellGroups, Verdict, verdict_of, with_condition
-from application_manager.rights import RIGHTS, remedy
+from application_manager.permissions import RIGHTS, remedy
 from support.suite.naming import lacking
 from trellis import names
 from trellis.kube.errors import Forbidden
 from trellis.kube.informer import Change, ChangeKind
+from trellis.kube.permissions import MissingPermissions
 from trellis.kube.resources import HOST_CONFIGS
-from trellis.kube.rights import MissingRights
 from trellis.lattice.domain.group_views import view_group
 from trellis.lattice.domain.store import ModelStore, Proof, StoredModel
 from trellis.telemetry.health import Health
@@ -108,7 +108,7 @@ def telling(kube: FakeKube, health: Health, *, remove_finalizers: bool = False) 
     cache = SimpleNamespace(
         following=following, groups_to_follow=lambda _: groups, means=lambda *_: True, outage_over=lambda _: None
     )
-    return TellGroups(kube, cast("Cache", cache), MissingRights(health, remedy), remove_finalizers)
+    return TellGroups(kube, cast("Cache", cache), MissingPermissions(health, remedy), remove_finalizers)
 
 
 async def test_a_right_that_is_missing_to_say_it_makes_the_service_not_ready_until_it_is_there() -> None:
@@ -163,7 +163,7 @@ async def test_a_lattice_that_comes_back_after_its_last_group_went_has_the_whole
     group = replace(view_group(kube.objects(HOST_CONFIGS)[0]), lattice=mark)
     following = SimpleNamespace(store=lambda _: AWAY, owner=lambda _: "here", ours=lambda _: True)
     cache = Cache({}, cast("Following", following))
-    tell = TellGroups(kube, cache, MissingRights(Health("application_manager"), remedy))
+    tell = TellGroups(kube, cache, MissingPermissions(Health("application_manager"), remedy))
     monkeypatch.setattr(freshness, "time", SimpleNamespace(monotonic=lambda: now))
     cache.group_changed(Change(ChangeKind.ADDED, group.key, None, group))
     assert await tell.run(mark, None) == 5.0

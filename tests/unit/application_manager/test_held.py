@@ -14,7 +14,7 @@ from application_manager.domain.snapshot import Snapshot
 from application_manager.following import Following
 from application_manager.reconciler import Reconciler
 from support.nodes.withdrawals import HELD_SECONDS, Holding
-from trellis.telemetry import Metrics, Stories, setup
+from trellis.telemetry import Metrics, TraceSpans, setup
 
 UID = "uid-shop"
 
@@ -36,7 +36,7 @@ async def test_an_application_is_not_held_any_more_once_wadm_has_it_again() -> N
     cache = Cache({}, cast("Following", None))
     effects: Any = SimpleNamespace(hold=hold, breaker=breaker)
     unused: Any = None
-    stories = Stories[Key](setup("test", metrics=Metrics()))
+    stories = TraceSpans[Key](setup("test", metrics=Metrics()))
     keep = Silent(unused, cache, effects, unused, stories, unused)
     view: Any = SimpleNamespace(uid=UID)
     found = Snapshot(None, Absence.GONE, view=view)

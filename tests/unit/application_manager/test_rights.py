@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from application_manager.rights import RIGHTS, words
+from application_manager.permissions import RIGHTS, words
 from support.suite.naming import lacking
 from trellis.kube.errors import Call, Forbidden, NotFound, Unavailable
 

@@ -11,7 +11,7 @@ import nats.errors
 import pytest
 from nats.aio.msg import Msg
 
-from trellis.bus.connection.client import SturdyClient
+from trellis.bus.connection.client import RobustNatsClient
 
 INFO = {"server_id": "x", "version": "2.15.1", "headers": True, "max_payload": 1024}
 SECONDS = 5
@@ -21,7 +21,7 @@ class Server:
     """What a client says to it, line by line; it answers to the greeting, and otherwise what it is told."""
 
     def __init__(self) -> None:
-        self.client = SturdyClient()
+        self.client = RobustNatsClient()
 
     async def until(self, word: bytes) -> list[bytes]:
         """Return the first words of the lines up to one that begins with ``word``."""

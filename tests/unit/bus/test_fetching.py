@@ -12,8 +12,8 @@ from nats.aio.msg import Msg
 from nats.js.errors import ServiceUnavailableError
 
 from support.nats.buses import eventually
-from trellis.bus.consume.fetching import Fetching
-from trellis.bus.consume.hearing import Hearing, Listeners
+from trellis.bus.consume.pull_subscription import Fetching
+from trellis.bus.consume.staleness import Hearing, Listeners
 from trellis.bus.timings import FetchTimings
 from trellis.telemetry import Metrics, setup
 from trellis.telemetry.health import Health

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from support.suite.naming import lacking
-from trellis.bus.consume.hearing import Hearing, Listeners
+from trellis.bus.consume.staleness import Hearing, Listeners
 from trellis.telemetry import Metrics, Telemetry, setup
 from trellis.telemetry.health import Health
 

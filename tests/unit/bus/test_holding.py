@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from trellis.bus.consume.ack import Ack
-from trellis.bus.consume.holding import MAX_DELIVERIES, Holding
+from trellis.bus.consume.in_flight import MAX_DELIVERIES, Holding
 from trellis.bus.streams.streams import Epoch
 
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trellis.bus.consume.message import Reason
-from trellis.bus.dead_letters.dead import (
+from trellis.bus.dead_letters.read import DeadLetter, letter_of, replayed_headers
+from trellis.bus.dead_letters.write import (
     HEADER_DELIVERIES,
     HEADER_HEADERS,
     HEADER_REASON,
@@ -19,8 +20,7 @@ from trellis.bus.dead_letters.dead import (
     Delivered,
     letter,
 )
-from trellis.bus.dead_letters.letters import DeadLetter, letter_of, replayed_headers
-from trellis.bus.streams.stored import Stored
+from trellis.bus.streams.stream_reader import Stored
 from trellis.read_model.reading.letters import document, full_document
 from trellis_cli.common.output import one_line
 from trellis_cli.dead_letters.views import page_of

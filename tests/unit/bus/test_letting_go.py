@@ -16,7 +16,7 @@ import pytest
 
 from support.nats.buses import eventually
 from trellis.bus.connection.dial import dial
-from trellis.bus.connection.transport import PromptTransport
+from trellis.bus.connection.transport import NoDelayTransport
 from trellis.bus.connection.user_client import UserClient
 from trellis.bus.timings import ClientTimings
 
@@ -189,7 +189,7 @@ async def test_a_connection_that_is_let_go_of_while_tls_is_agreed_on_has_failed(
 
     async with await asyncio.start_server(take, "127.0.0.1", 0) as server:
         transport, address = (
-            PromptTransport(ClientTimings().goodbye),
+            NoDelayTransport(ClientTimings().goodbye),
             urlparse(f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"),
         )
         await transport.connect(address, 1024, 5)

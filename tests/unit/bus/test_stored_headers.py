@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from trellis.bus.connection.client import SturdyClient
+from trellis.bus.connection.client import RobustNatsClient
 from trellis.bus.consume.message import Reason
-from trellis.bus.dead_letters.dead import Delivered, letter
-from trellis.bus.dead_letters.letters import letter_of
-from trellis.bus.streams.stored import Stored
+from trellis.bus.dead_letters.read import letter_of
+from trellis.bus.dead_letters.write import Delivered, letter
+from trellis.bus.streams.stream_reader import Stored
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 ACKNOWLEDGED = b"$JS.ACK.TRELLIS_EVENTS.c.1.7.7.0.0"
@@ -26,7 +26,7 @@ ACKNOWLEDGED = b"$JS.ACK.TRELLIS_EVENTS.c.1.7.7.0.0"
     ids=["plain", "a number behind the version", "words behind the version"],
 )
 async def test_a_letter_has_the_headers_of_its_message(raw: bytes, headers: dict[str, str]) -> None:
-    client = SturdyClient()
+    client = RobustNatsClient()
     message = client._build_message(1, b"trellis.evt.c", ACKNOWLEDGED, b"", await client._process_headers(raw))
     delivered = Delivered("trellis.evt.c", "TRELLIS_EVENTS", "e", 7, 6, b"", message.headers or {})
     made = letter(delivered, cluster="c", reader=("s", "n"), reason=Reason.UNPARSEABLE, error="", room=10_000)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.access.rights import MESSAGES, Right, lattice_right
+from console.access.permissions import MESSAGES, Right, lattice_right
 from console.live.about import about_event, about_letter
-from trellis.bus.dead_letters.letters import letter_of
-from trellis.bus.streams.stored import Stored
+from trellis.bus.dead_letters.read import letter_of
+from trellis.bus.streams.stream_reader import Stored
 from trellis.bus.streams.tail import event_of
 from trellis.events.subjects import FACTS, escape
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.access.rights import GROUP, Rights
+from console.access.permissions import GROUP, Rights
 from console.domain.limits import EVENT_BYTES, EVENTS_BYTES, EVENTS_KEPT
 from console.domain.pieces import HEARTBEAT
 from console.http.refusals import RefusedError
@@ -20,8 +20,8 @@ from console.live.feed import Feed, Filter, Item, item_of, item_of_letter, read_
 from console.live.replays import letter_page, letters, read_asked, replay
 from console.timings import Timings
 from support.console.viewers import Message, People, World, console, may, messages
-from trellis.bus.dead_letters.letters import letter_of
-from trellis.bus.streams.stored import Start, Stored
+from trellis.bus.dead_letters.read import letter_of
+from trellis.bus.streams.stream_reader import Start, Stored
 from trellis.bus.streams.tail import event_of
 from trellis_dev.fakes.fake import FakeKube
 
@@ -188,7 +188,7 @@ def test_a_body_that_is_too_long_is_left_out_and_said_to_be() -> None:
     assert item.document["cut"] is True
 
 
-class Past:
+class SeenVersions:
     """A bus that has these messages."""
 
     def __init__(self, *found: Stored) -> None:
@@ -215,7 +215,7 @@ NODES = tuple(stored(f"trellis.evt.c.node.ready.n{number}", {}, number) for numb
 
 
 async def test_the_past_comes_in_pages_that_leave_nothing_out() -> None:
-    link, found, after = Past(*NODES), list[int](), ""
+    link, found, after = SeenVersions(*NODES), list[int](), ""
     while True:
         page = await replay(link, rights(may("dev")), read_asked({"limit": "3", "after": after}), seconds=SECONDS)  # type: ignore[arg-type]
         assert len(page["events"]) <= 3
@@ -227,13 +227,13 @@ async def test_the_past_comes_in_pages_that_leave_nothing_out() -> None:
 
 
 async def test_of_the_past_nobody_sees_what_he_may_not() -> None:
-    page = await replay(Past(*NODES), rights(may("dev", "nodes", name="n4")), read_asked({}), seconds=SECONDS)  # type: ignore[arg-type]
+    page = await replay(SeenVersions(*NODES), rights(may("dev", "nodes", name="n4")), read_asked({}), seconds=SECONDS)  # type: ignore[arg-type]
     assert [event["name"] for event in page["events"]] == ["n4"]
 
 
 async def test_the_past_ends_where_it_was_asked_to() -> None:
     until = (BEGAN + timedelta(seconds=4)).isoformat()
-    page = await replay(Past(*NODES), rights(may("dev")), read_asked({"until": until}), seconds=SECONDS)  # type: ignore[arg-type]
+    page = await replay(SeenVersions(*NODES), rights(may("dev")), read_asked({"until": until}), seconds=SECONDS)  # type: ignore[arg-type]
     assert [event["sequence"] for event in page["events"]] == [1, 2, 3, 4]
     assert page["next"] is None
 
@@ -252,7 +252,7 @@ async def test_the_past_ends_where_it_was_asked_to() -> None:
     ],
 )
 async def test_no_more_is_read_than_can_be_meant(query: dict[str, str], stream: str, subjects: str) -> None:
-    link = Past()
+    link = SeenVersions()
     await replay(link, rights(), read_asked(query), seconds=SECONDS)  # type: ignore[arg-type]
     assert link.asked[0][:2] == (stream, subjects)
 
@@ -282,21 +282,21 @@ LETTERS = (
 
 
 async def test_letters_are_for_who_may_see_what_they_are_about() -> None:
-    page = await letters(Past(*LETTERS), rights(may("dev", namespace="team")), {}, seconds=SECONDS)  # type: ignore[arg-type]
+    page = await letters(SeenVersions(*LETTERS), rights(may("dev", namespace="team")), {}, seconds=SECONDS)  # type: ignore[arg-type]
     assert [one["about"] for one in page["letters"]] == ["application/team/shop"]
-    both = await letters(Past(*LETTERS), rights(may("dev")), {"reason": "unreadable"}, seconds=SECONDS)  # type: ignore[arg-type]
+    both = await letters(SeenVersions(*LETTERS), rights(may("dev")), {"reason": "unreadable"}, seconds=SECONDS)  # type: ignore[arg-type]
     assert [one["sequence"] for one in both["letters"]] == [1]
 
 
 async def test_a_letter_that_is_not_there_looks_as_one_that_may_not_be_seen() -> None:
     few = rights(may("dev", namespace="team"))
-    seen = await letter_page(Past(*LETTERS), few, 2)  # type: ignore[arg-type]
+    seen = await letter_page(SeenVersions(*LETTERS), few, 2)  # type: ignore[arg-type]
     assert seen["letter"]["about"] == "application/team/shop"
     assert seen["page"]["subject"] == "letter 2"
     said = []
     for sequence in (1, 3):
         with pytest.raises(RefusedError) as refused:
-            await letter_page(Past(*LETTERS), few, sequence)  # type: ignore[arg-type]
+            await letter_page(SeenVersions(*LETTERS), few, sequence)  # type: ignore[arg-type]
         said.append((refused.value.status, refused.value.what.replace(str(sequence), "N")))
     assert said[0] == said[1]
 

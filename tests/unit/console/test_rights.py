@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from console.access.rights import GROUP, MESSAGES, TRACES, Right, Rights, lattice_right
+from console.access.permissions import GROUP, MESSAGES, TRACES, Right, Rights, lattice_right
 from console.domain.limits import RIGHTS_KEPT
 from console.timings import Timings
 from support.console.viewers import People, may

@@ -12,9 +12,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from console.access.identity import Viewer
-from console.access.rights import Rights
+from console.access.permissions import Rights
 from console.live.streaming import CutError, Outlet, counted, send_model
-from console.live.visits import Visit
+from console.live.viewer_registry import Visit
 from console.timings import Timings
 from support.console.viewers import Page, messages
 from support.nats.buses import eventually

@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from controller_host.guest.faults import FaultKind, GuestFault
-from controller_host.scheduler.turns import Agenda
+from controller_host.scheduler.turns import WorkQueue
 from controller_host.state.progress import Progress
 from support.guests.fake_guests import FakeInstance
 from support.guests.hosting_parts import key_of
@@ -98,7 +98,7 @@ async def test_what_the_api_server_refuses_is_tried_again_soon(tmp_path: Path, s
     async with world.running():
         await world.at_rest()
         world.hosting.calling.kinds = ConfigMaps()
-        world.one().agenda = Agenda(Backoff(first=300.0, random=lambda: 1.0))
+        world.one().agenda = WorkQueue(Backoff(first=300.0, random=lambda: 1.0))
         world.hosting.outcomes.refusals = RefusalTimings(retry=0.1, spread=0.0)
         refuse = status_reply(status, "Forbidden" if status == 403 else "Conflict", "not now")
         world.kube.answer_next(2, lambda _: refuse, when=lambda one: one.method == "POST")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from controller_host.state.progress import NEVER, Damaged, KnownModule, Mark, NotWritten, Past, Progress, Saved
+from controller_host.state.progress import NEVER, Damaged, KnownModule, Mark, NotWritten, Progress, Saved, SeenVersions
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def again(progress: Progress, directory: Path) -> Progress:
 
 
 def test_what_was_done_is_known_after_a_restart(progress: Progress, tmp_path: Path) -> None:
-    past = Past("sha", "config", "t", {"v1 ConfigMap a x": Mark("u1/7"), "v1 ConfigMap a y": Mark("", 1234.5)})
+    past = SeenVersions("sha", "config", "t", {"v1 ConfigMap a x": Mark("u1/7"), "v1 ConfigMap a y": Mark("", 1234.5)})
     progress.commit("u", past)
     later = again(progress, tmp_path)
     assert later.recall("u") == past
@@ -38,8 +38,8 @@ def test_what_was_done_is_known_after_a_restart(progress: Progress, tmp_path: Pa
 
 
 def test_a_mark_replaces_a_former_one_and_what_is_gone_is_forgotten(progress: Progress) -> None:
-    progress.commit("u", Past("sha", "c", "t", {"a": Mark("1"), "b": Mark("1"), "c": Mark("1")}))
-    progress.commit("u", Past("sha", "c", "t", {"a": Mark("2"), "b": Mark("")}))
+    progress.commit("u", SeenVersions("sha", "c", "t", {"a": Mark("1"), "b": Mark("1"), "c": Mark("1")}))
+    progress.commit("u", SeenVersions("sha", "c", "t", {"a": Mark("2"), "b": Mark("")}))
     found = progress.recall("u")
     assert found is not None
     assert found.marks == {"a": Mark("2"), "c": Mark("1")}
@@ -47,14 +47,14 @@ def test_a_mark_replaces_a_former_one_and_what_is_gone_is_forgotten(progress: Pr
 
 def test_what_is_lost_is_not_done_and_its_keys_stay(progress: Progress) -> None:
     progress.meet("u", ["a", "b"])
-    assert progress.recall("u") == Past("", "", "", {"a": Mark(NEVER), "b": Mark(NEVER)})
-    progress.commit("u", Past("sha", "c", "t", {"a": Mark("1", 5.0), "b": Mark("")}))
+    assert progress.recall("u") == SeenVersions("", "", "", {"a": Mark(NEVER), "b": Mark(NEVER)})
+    progress.commit("u", SeenVersions("sha", "c", "t", {"a": Mark("1", 5.0), "b": Mark("")}))
     progress.lose("u")
-    assert progress.recall("u") == Past("", "", "", {"a": Mark(NEVER)})
+    assert progress.recall("u") == SeenVersions("", "", "", {"a": Mark(NEVER)})
 
 
 def test_what_was_saved_stays_when_the_snapshot_is_lost_and_goes_with_the_controller(progress: Progress) -> None:
-    progress.commit("u", Past("sha", "c", "t", {"a": Mark("1")}))
+    progress.commit("u", SeenVersions("sha", "c", "t", {"a": Mark("1")}))
     progress.save("u", Saved("sha", b"{}"))
     progress.lose("u")
     assert progress.saved("u") == Saved("sha", b"{}")
@@ -65,7 +65,7 @@ def test_what_was_saved_stays_when_the_snapshot_is_lost_and_goes_with_the_contro
 
 def test_a_sweep_forgets_controllers_that_are_no_more(progress: Progress) -> None:
     for uid in ("u1", "u2"):
-        progress.commit(uid, Past("sha", "c", "t", {"a": Mark("1")}))
+        progress.commit(uid, SeenVersions("sha", "c", "t", {"a": Mark("1")}))
     progress.save("u3", Saved("sha", b"{}"))
     assert progress.sweep({"u1"}) == 2
     assert progress.recall("u1") is not None
@@ -85,8 +85,8 @@ def test_a_source_that_cannot_change_is_known(progress: Progress) -> None:
 def test_a_damaged_file_is_begun_anew(tmp_path: Path, garbage: bytes) -> None:
     (tmp_path / "progress.sqlite").write_bytes(garbage)
     progress = Progress(tmp_path)
-    progress.commit("u", Past("sha", "c", "t", {}))
-    assert progress.recall("u") == Past("sha", "c", "t", {})
+    progress.commit("u", SeenVersions("sha", "c", "t", {}))
+    assert progress.recall("u") == SeenVersions("sha", "c", "t", {})
     progress.close()
 
 
@@ -97,7 +97,7 @@ def test_nobody_else_may_read_it(tmp_path: Path) -> None:
 
 def test_many_threads_at_once(progress: Progress) -> None:
     def work(number: int) -> bool:
-        past = Past("sha", "c", "t", {str(number): Mark("1")})
+        past = SeenVersions("sha", "c", "t", {str(number): Mark("1")})
         progress.commit(f"u{number}", past)
         return progress.recall(f"u{number}") == past
 
@@ -108,12 +108,12 @@ def test_many_threads_at_once(progress: Progress) -> None:
 _KILLED = """
 import sys
 from pathlib import Path
-from controller_host.state.progress import Mark, Past, Progress
+from controller_host.state.progress import Mark, SeenVersions, Progress
 progress = Progress(Path(sys.argv[1]))
 number = 0
 while True:
     number += 1
-    progress.commit("u", Past("sha", "c", str(number), {"a": Mark(str(number)), "b": Mark(str(number))}))
+    progress.commit("u", SeenVersions("sha", "c", str(number), {"a": Mark(str(number)), "b": Mark(str(number))}))
     print(number, flush=True)
 """
 
@@ -164,7 +164,7 @@ def test_a_disk_that_takes_nothing_costs_asking_again_and_no_more(progress: Prog
 def damage(progress: Progress, directory: Path) -> None:
     """Overwrite the file under a host that has it open."""
     marks = {f"key-{number}": Mark(f"u/{number}") for number in range(5000)}
-    progress.commit("u", Past("sha", "config", "t", marks))
+    progress.commit("u", SeenVersions("sha", "config", "t", marks))
     progress._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     with (directory / "progress.sqlite").open("r+b") as file:
         size = file.seek(0, os.SEEK_END)
@@ -179,7 +179,7 @@ def test_a_file_that_is_damaged_as_the_host_runs_is_begun_anew(progress: Progres
         progress.meet("other", [f"new-{number}" for number in range(3000)])
     progress.meet("other", ["new"])
     later = again(progress, tmp_path)
-    assert later.recall("other") == Past("", "", "", {"new": Mark(NEVER)})
+    assert later.recall("other") == SeenVersions("", "", "", {"new": Mark(NEVER)})
     assert later.recall("u") is None
     later.close()
 
@@ -199,7 +199,7 @@ def test_a_damaged_file_is_tried_to_be_replaced_until_it_can_be(
         with pytest.raises(NotWritten, match="Read-only file system"):
             progress.meet("other", ["new"])
     progress.meet("other", ["new"])
-    assert progress.recall("other") == Past("", "", "", {"new": Mark(NEVER)})
+    assert progress.recall("other") == SeenVersions("", "", "", {"new": Mark(NEVER)})
 
 
 def test_who_comes_after_the_end_damages_nothing(progress: Progress, tmp_path: Path) -> None:
@@ -207,5 +207,5 @@ def test_who_comes_after_the_end_damages_nothing(progress: Progress, tmp_path: P
     later = again(progress, tmp_path)
     with pytest.raises(sqlite3.ProgrammingError):
         progress.meet("u", ["b"])
-    assert later.recall("u") == Past("", "", "", {"a": Mark(NEVER)})
+    assert later.recall("u") == SeenVersions("", "", "", {"a": Mark(NEVER)})
     later.close()

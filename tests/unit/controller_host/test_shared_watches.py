@@ -16,7 +16,7 @@ from controller_host.domain.watch_specs import RefusalReason
 from controller_host.timings import CacheTimings
 from controller_host.watches.cached_kind import project
 from controller_host.watches.reviews import Reviews
-from controller_host.watches.shared_watches import SharedWatches, Sight
+from controller_host.watches.shared_watches import SharedWatches, WatchContext
 from support.cluster import kube_world
 from support.cluster.kube_world import configmap, labelled
 from support.suite.naming import lacking
@@ -59,7 +59,7 @@ class World:
         self.told: list[tuple[str, ObjectKey]] = []
         self.stated: list[str] = []
         self.reviews = Reviews(self.kube)
-        sight = Sight(self.kube, Discovery(self.kube, clock=self.clock), self.reviews)
+        sight = WatchContext(self.kube, Discovery(self.kube, clock=self.clock), self.reviews)
         self.watches = SharedWatches(
             sight,
             granted or ("v1/ConfigMap", "v1/Node", "example.com/v1/Widget"),

@@ -15,7 +15,7 @@ from controller_host.host_calls.calling import Calls
 from controller_host.scheduler.guests import Owner
 from controller_host.scheduler.hosted import Hosted
 from controller_host.scheduler.lifecycle import Life
-from controller_host.state.progress import KnownModule, Mark, Past
+from controller_host.state.progress import KnownModule, Mark, SeenVersions
 from controller_host.state.sweeping import Living, Sweeping, living_of
 from controller_host.timings import DiskTimings, Timings
 from support.guests import wat
@@ -56,7 +56,7 @@ async def test_what_is_left_of_those_that_are_gone_goes_and_what_lives_stays(hos
     host.life.suspend()
     (one,) = hosted_by(host, "one")
     assert one.wanted is not None
-    host.progress.commit("uid-gone", Past("b" * 64, "c", "t", {"k": Mark("1")}))
+    host.progress.commit("uid-gone", SeenVersions("b" * 64, "c", "t", {"k": Mark("1")}))
     host.progress.learn("gone", KnownModule("b" * 64, 1, 1))
     host.progress.learn(one.wanted.source, KnownModule("a" * 64, 1, 1))
     living = living_of({UID}, [one])
@@ -69,7 +69,7 @@ async def test_what_is_left_of_those_that_are_gone_goes_and_what_lives_stays(hos
 
 
 async def test_one_that_comes_while_it_is_swept_keeps_what_it_has(host: Host) -> None:
-    host.progress.commit("uid-gone", Past("b" * 64, "c", "t"))
+    host.progress.commit("uid-gone", SeenVersions("b" * 64, "c", "t"))
 
     def living() -> Living | None:
         # Between the look at the disk and the removal: it is not among those that were seen to live.
@@ -86,14 +86,14 @@ async def test_one_that_comes_while_it_is_swept_keeps_what_it_has(host: Host) ->
 
 
 async def test_nothing_goes_before_all_have_said_what_they_want_and_nothing_is_done_twice(host: Host) -> None:
-    host.progress.commit("uid-gone", Past("b" * 64, "c", "t"))
+    host.progress.commit("uid-gone", SeenVersions("b" * 64, "c", "t"))
     assert living_of({UID, "uid-other"}, hosted_by(host, "one")) is None
     await sweeping(host, None).sweep()
     assert host.progress.uids() == {"uid-gone"}
     twice = sweeping(host, living_of({UID}, hosted_by(host, "one")))
     await twice.sweep()
     assert host.progress.uids() == set()
-    host.progress.commit("uid-gone", Past("b" * 64, "c", "t"))
+    host.progress.commit("uid-gone", SeenVersions("b" * 64, "c", "t"))
     await twice.sweep()
     assert host.progress.uids() == {"uid-gone"}, "nobody came or went"
 
@@ -112,7 +112,7 @@ async def test_a_module_that_nobody_runs_any_more_goes(host: Host) -> None:
 async def test_it_goes_on_after_a_disk_that_takes_or_gives_nothing(
     host: Host, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    host.progress.commit("uid-gone", Past("b" * 64, "c", "t"))
+    host.progress.commit("uid-gone", SeenVersions("b" * 64, "c", "t"))
     forget, failures = host.guests.forget, []
 
     def failing(uid: str) -> None:

@@ -7,16 +7,16 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_host.scheduler.turns import Agenda, Allowance, Places
+from controller_host.scheduler.turns import Allowance, Places, WorkQueue
 from trellis.limits.backoff import Backoff
 from trellis.limits.token_bucket import TokenBucket
 
 
-def an_agenda(jitter: float = 1.0) -> Agenda[str]:
-    return Agenda(Backoff(random=lambda: jitter))
+def an_agenda(jitter: float = 1.0) -> WorkQueue[str]:
+    return WorkQueue(Backoff(random=lambda: jitter))
 
 
-def keys(agenda: Agenda[str], now: float, most: int = 10) -> list[str]:
+def keys(agenda: WorkQueue[str], now: float, most: int = 10) -> list[str]:
     return [turn.key for turn in agenda.take(now, most)]
 
 

@@ -21,11 +21,11 @@ from host_manager.reconciler import Reconcile
 from host_manager.timings import Timings
 from support.lattices.host_groups import MINIMAL
 from trellis.bus.bus import Bus
+from trellis.kube.permissions import MissingPermissions
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import DEPLOYMENTS, HOST_CONFIGS, NAMESPACES
-from trellis.kube.rights import MissingRights
 from trellis.lattice.domain.view import LatticeView
-from trellis.telemetry import Stories, setup
+from trellis.telemetry import TraceSpans, setup
 from trellis.telemetry.health import Health
 from trellis.telemetry.metrics import Metrics
 from trellis_dev.fakes.fake import FakeKube
@@ -86,8 +86,8 @@ class World:
         self.kube.put(HOST_CONFIGS, {"metadata": {"name": "group", "namespace": "g"}, "spec": MINIMAL})
         known = Known(self.kube, {}, {}, listening=self.told)
         effects = Slow(self.kube, EventRecorder(self.kube, component="test"), known)
-        refusals = MissingRights(Health("test"), lambda _: "")
-        stories: Stories[str] = Stories(setup("test", metrics=Metrics()))
+        refusals = MissingPermissions(Health("test"), lambda _: "")
+        stories: TraceSpans[str] = TraceSpans(setup("test", metrics=Metrics()))
         never = cast("Leave", None)  # no group is deleted here
         self.reconcile = Reconcile(
             *(known, effects, cast("Bus", Quiet()), stories, SELDOM, lambda _: True, refusals, never)

@@ -20,12 +20,12 @@ from trellis.bus.bus import Bus
 from trellis.config.timings import DeletionTimings
 from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.mass_deletions import Deletions
+from trellis.kube.permissions import MissingPermissions
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import DEFINITIONS, HOST_CONFIGS, NAMESPACES
-from trellis.kube.rights import MissingRights
 from trellis.limits.breaker import Limits
 from trellis.provisioning.other_controllers import Controller, Peer
-from trellis.telemetry import Stories, setup
+from trellis.telemetry import TraceSpans, setup
 from trellis.telemetry.health import Health
 from trellis.telemetry.metrics import Metrics
 from trellis_dev.fakes.fake import FakeKube
@@ -71,10 +71,10 @@ class World:
             known,
             Effects(self.kube, recorder, known),
             cast("Bus", Quiet()),
-            Stories(setup("test", metrics=Metrics())),
+            TraceSpans(setup("test", metrics=Metrics())),
             600.0,
             lambda _: True,
-            MissingRights(Health("test"), lambda _: ""),
+            MissingPermissions(Health("test"), lambda _: ""),
             Leave(groups, self.deletions, breaker),
         )
 

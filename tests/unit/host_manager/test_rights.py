@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from host_manager.rights import CLUSTER, CONFINED, DEFINITION, WATCHED, Advice
+from host_manager.permissions import CLUSTER, CONFINED, DEFINITION, WATCHED, Advice
 from host_manager.settings import Settings
 from support.suite.naming import lacking
 from trellis.kube.errors import Call, Forbidden, KubeError, NotFound
-from trellis.kube.rights import MissingRights, Right, missing_right
+from trellis.kube.permissions import MissingPermissions, Right, missing_right
 from trellis.telemetry.health import Health
 
 ME = "system:serviceaccount:trellis-system:trellis-host-manager"
@@ -78,7 +78,7 @@ def test_another_refusal_is_no_missing_right(error: Exception) -> None:
 
 def test_a_right_is_missing_for_as_long_as_one_key_lacks_it() -> None:
     health = Health("tested")
-    refusals = MissingRights(health, lambda right: f"grant {right.resource}")
+    refusals = MissingPermissions(health, lambda right: f"grant {right.resource}")
     assert health.readiness().ok
     refusals.failed("team-a/one", lacks("patch", "configmaps"))
     refusals.failed("team-a/two", lacks("patch", "configmaps"))
@@ -92,7 +92,7 @@ def test_a_right_is_missing_for_as_long_as_one_key_lacks_it() -> None:
 
 def test_a_key_that_lacks_the_next_right_has_the_former_one_by_now() -> None:
     health = Health("tested")
-    refusals = MissingRights(health, str)
+    refusals = MissingPermissions(health, str)
     refusals.failed("team-a/one", lacks("patch", "configmaps"))
     refusals.failed("team-a/one", lacks("patch", "secrets"))
     [reason] = health.readiness().reasons

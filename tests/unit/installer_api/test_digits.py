@@ -6,7 +6,7 @@ import pytest
 
 from host_manager.domain.children import read_marks
 from trellis import names
-from trellis.installer_api.digits import whole
+from trellis.installer_api.parse_int import whole
 from trellis.kube.errors import Call, Invalid, error_from
 from trellis.provisioning.ledger import read_ledger
 from trellis.provisioning.views import FailedAttempt

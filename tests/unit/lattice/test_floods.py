@@ -12,7 +12,7 @@ from nats.aio.msg import Msg
 
 from support.suite.naming import lacking
 from trellis.lattice.connection.flood import Flood
-from trellis.lattice.connection.hearing import (
+from trellis.lattice.connection.subscriptions import (
     ANSWERS_BYTES,
     BYTES_AT_ONCE,
     MESSAGES_AT_ONCE,
@@ -74,7 +74,7 @@ async def test_a_link_that_was_flooded_is_there_again_later() -> None:
 
 async def test_what_waits_unread_is_bounded_and_ends_the_connection_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """As when the loop has something else to do: the library keeps what it cannot hand over."""
-    monkeypatch.setattr("trellis.lattice.connection.hearing.PENDING_MESSAGES", 50)
+    monkeypatch.setattr("trellis.lattice.connection.subscriptions.PENDING_MESSAGES", 50)
     async with met(Liar(SMALL * 1000, 1)) as link:
         await link.listen("loud", lambda *_: None)
         await until(lambda: lacking(link.why, "loud") == [])

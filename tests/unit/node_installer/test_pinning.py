@@ -7,7 +7,7 @@ import pytest
 from node_installer.domain.errors import InstallError
 from node_installer.fetch.stage import source_of
 from trellis.installer_api.result import FailureReason
-from trellis.installer_api.spec import ShimWish, Source
+from trellis.installer_api.spec import Source, WantedShim
 from trellis.provisioning.shims import Refusal, wish_for
 from trellis_dev.testing.builders import a_shim
 
@@ -37,13 +37,13 @@ LOOSE = {
 def verdicts(source: Source, *, required: bool) -> tuple[bool, bool]:
     """Whether the planner gives a node this source, and whether the installer takes it."""
     planned = wish_for(a_shim(sources=(source,)), "amd64", require_checksum=required)
-    assert isinstance(planned, ShimWish) or planned is Refusal.CHECKSUM_MISSING
-    wish = ShimWish("spin", "spin", "1", "shim/spin", (source,))
+    assert isinstance(planned, WantedShim) or planned is Refusal.CHECKSUM_MISSING
+    wish = WantedShim("spin", "spin", "1", "shim/spin", (source,))
     try:
         taken = source_of(wish, "amd64", require_checksum=required) is source
     except InstallError as error:
         taken = error.reason is not FailureReason.CHECKSUM_MISSING
-    return isinstance(planned, ShimWish), taken
+    return isinstance(planned, WantedShim), taken
 
 
 @pytest.mark.parametrize("source", PINNED.values(), ids=PINNED)

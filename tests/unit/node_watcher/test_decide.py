@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from node_watcher.domain.actions import Action, Destroy, PatchNode, Reason, RecordEvent, Said, SayFact, Snapshot
+from node_watcher.domain.actions import Action, Destroy, PatchNode, Publish, Reason, RecordEvent, Said, Snapshot
 from node_watcher.domain.decide import decide
 from trellis import names
 from trellis.events.node import NodeOptedIn
@@ -32,7 +32,7 @@ def deciding(
 
 
 def facts(actions: list[Action]) -> list[str]:
-    return [f"{action.fact.noun}.{action.fact.fact}" for action in actions if isinstance(action, SayFact)]
+    return [f"{action.fact.noun}.{action.fact.fact}" for action in actions if isinstance(action, Publish)]
 
 
 def steps(actions: list[Action]) -> list[Action]:
@@ -60,7 +60,7 @@ def test_an_annotated_node_is_said_once() -> None:
     node = opted_in(a_node())
     actions = deciding(node)
     assert facts(actions) == ["node.opted_in"]
-    assert isinstance(actions[0], SayFact)
+    assert isinstance(actions[0], Publish)
     assert actions[0].dedup == "uid-node-1.7.opted_in"
     assert deciding(node, said=actions[0].then) == []
 
@@ -129,7 +129,7 @@ def test_a_ready_node_is_said_once_and_then_left_alone() -> None:
     node = proved(opted_in(a_node()))
     actions = deciding(node, said=IN)
     assert facts(actions) == ["node.ready"]
-    assert isinstance(actions[0], SayFact)
+    assert isinstance(actions[0], Publish)
     assert deciding(node, said=actions[0].then) == []
 
 
@@ -201,7 +201,7 @@ def test_labels_of_a_ready_node_are_only_taken_with_leave_of_the_breaker() -> No
 
 def test_taking_away_the_record_of_a_failure_destroys_nothing() -> None:
     actions = deciding(failed(a_node()), said=IN)
-    assert [type(action) for action in actions] == [SayFact, PatchNode]
+    assert [type(action) for action in actions] == [Publish, PatchNode]
 
 
 def test_opting_out_while_nobody_watched_is_found_by_the_marks() -> None:
@@ -229,7 +229,7 @@ def test_a_node_under_a_former_ones_name_starts_from_nothing() -> None:
 def test_a_deleted_node_is_said_once_if_it_had_opted_in() -> None:
     actions = deciding(None, said=IN)
     assert facts(actions) == ["node.gone"]
-    assert isinstance(actions[0], SayFact)
+    assert isinstance(actions[0], Publish)
     assert actions[0].then is None
     assert deciding(None) == []
     assert deciding(None, said=Said("uid-node-1", opted_in=False)) == []
@@ -297,7 +297,7 @@ def having(node: NodeView, digests: dict[str, str]) -> NodeView:
 
 def test_a_node_that_a_shim_selects_is_opted_in() -> None:
     [said] = deciding(POOLED, shims=(SPIN,))
-    assert isinstance(said, SayFact)
+    assert isinstance(said, Publish)
     assert isinstance(said.fact, NodeOptedIn)
     assert said.fact.by == "NodeSelector"
     assert deciding(a_node(), shims=(SPIN,)) == []

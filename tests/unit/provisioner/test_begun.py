@@ -14,9 +14,9 @@ from provisioner.cache import Cache
 from provisioner.canary_apply import ProofEffects
 from provisioner.domain.actions import CreateJob, CreateUndo, DeleteJob
 from provisioner.domain.decide import decide
-from provisioner.domain.doubts import NOTHING
 from provisioner.domain.plan import Plan, plan
 from provisioner.domain.resources import Task
+from provisioner.domain.unconfirmed import NOTHING
 from provisioner.gather import Gather
 from provisioner.rollout_apply import RolloutEffects
 from provisioner.settings import Settings

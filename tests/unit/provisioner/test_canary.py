@@ -16,7 +16,7 @@ from provisioner.domain.actions import (
     JudgeFailed,
     LookAgain,
     ProveJob,
-    SayFact,
+    Publish,
     Snapshot,
 )
 from provisioner.domain.canary import Canary, CanaryPod, canary_of, trial_of
@@ -172,7 +172,7 @@ def test_what_a_pod_proved_is_written_on_the_job_and_then_said() -> None:
     passed = (a_pod(job, "Succeeded"),)
     assert decide(a_snapshot(LISTS, job, pods=passed)) == [ProveJob(job, Proof.CANARY)]
     proved = replace(job, proved=Proof.CANARY)
-    fact = only(decide(a_snapshot(LISTS, proved, pods=passed)), SayFact).fact
+    fact = only(decide(a_snapshot(LISTS, proved, pods=passed)), Publish).fact
     assert isinstance(fact, ProvisionSucceeded)
     assert fact.verified == "canary"
 

@@ -17,7 +17,7 @@ from provisioner.domain.actions import (
     GiveBackSlot,
     JudgeFailed,
     LookAgain,
-    SayFact,
+    Publish,
     Snapshot,
     User,
     WarnNode,
@@ -70,7 +70,7 @@ def deciding(
 
 
 def kinds(actions: list[Action]) -> list[str]:
-    return [action.fact.fact if isinstance(action, SayFact) else type(action).__name__ for action in actions]
+    return [action.fact.fact if isinstance(action, Publish) else type(action).__name__ for action in actions]
 
 
 def test_without_a_slot_no_job_is_made() -> None:
@@ -117,7 +117,7 @@ def test_work_on_a_node_that_is_away_is_given_up_when_its_time_is_up() -> None:
     job = a_job(away, given_up="DeadlineExceeded: too long")
     said = frozenset({f"{job.uid}.started"})
     fact, verdict = deciding(away, job, entry=SLOT, said=said)
-    assert isinstance(fact, SayFact)
+    assert isinstance(fact, Publish)
     assert isinstance(verdict, JudgeFailed)
     assert verdict.reason is Reason.NODE_NOT_READY
     assert verdict.message.startswith("DeadlineExceeded: too long; ")
@@ -213,7 +213,7 @@ def test_a_missing_handler_is_waited_for_and_then_a_failure_that_names_it() -> N
 def test_a_handler_that_shows_in_time_is_success() -> None:
     node = replace(NODE, handlers=frozenset({"spin"}))
     said, _ = deciding(node, a_job(node, JobState.COMPLETE, handlers=frozenset({"spin"})), entry=SLOT)
-    assert isinstance(said, SayFact)
+    assert isinstance(said, Publish)
     assert said.fact.model_dump()["verified"] == "handler"
 
 
@@ -224,7 +224,7 @@ def test_a_failed_job_is_judged_with_the_installers_own_last_words() -> None:
     assert "BackoffLimitExceeded" in verdict.message
     assert "exit code 2" in verdict.message
     assert verdict.message.endswith("mkdir /opt/kwasm: read-only file system")
-    assert isinstance(said, SayFact)
+    assert isinstance(said, Publish)
     assert said.fact.model_dump()["message"] == verdict.message
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.domain.doubts import NOTHING, doubted, feared_on
+from provisioner.domain.unconfirmed import NOTHING, doubted, feared_on
 from trellis.provisioning.ledger import Entry
 from trellis.provisioning.views import KWASM, JobView, NodeView
 from trellis_dev.testing.builders import DIGEST, a_job, a_node, opted_in

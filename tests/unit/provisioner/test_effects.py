@@ -21,7 +21,7 @@ from provisioner.domain.actions import (
     EvictPod,
     GiveBackSlot,
     JudgeFailed,
-    SayFact,
+    Publish,
     Snapshot,
     User,
 )
@@ -163,7 +163,7 @@ async def test_while_the_bus_is_away_verdicts_are_written_but_no_job_goes_unsaid
 ) -> None:
     job = job_in(kube)
     about = {"node": "node-1", "node_uid": "uid-node-1", "digest": DIGEST, "attempt": 1, "job": f"{NS}/{job.name}"}
-    said = SayFact(ProvisionSucceeded.model_validate({**about, "verified": "job"}), f"{job.uid}.succeeded", job)
+    said = Publish(ProvisionSucceeded.model_validate({**about, "verified": "job"}), f"{job.uid}.succeeded", job)
     again = await effects.apply(
         [said, JudgeFailed(job, Reason.HANDLER_MISSING, "why"), DeleteJob(job, Reason.PROVED, foreground=False)]
     )
@@ -178,7 +178,7 @@ async def test_a_fact_the_bus_refuses_is_an_error_that_keeps_no_verdict_from_bei
     cast("SilentBus", effects.bus).trouble = FactRefused
     job = job_in(kube)
     about = {"node": "node-1", "node_uid": "uid-node-1", "digest": DIGEST, "attempt": 1, "job": f"{NS}/{job.name}"}
-    said = SayFact(ProvisionSucceeded.model_validate({**about, "verified": "job"}), f"{job.uid}.succeeded", job)
+    said = Publish(ProvisionSucceeded.model_validate({**about, "verified": "job"}), f"{job.uid}.succeeded", job)
     with pytest.raises(FactRefused):
         await effects.apply([said, JudgeFailed(job, Reason.HANDLER_MISSING, "why")])
     [left] = kube.objects(JOBS)

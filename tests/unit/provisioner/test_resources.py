@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from provisioner.domain.resources import Installer, Task, make_installer_job
 from support.suite.golden import Golden
 from trellis import names
-from trellis.installer_api.spec import InstallSpec, ShimWish, Source
+from trellis.installer_api.spec import InstallSpec, Source, WantedShim
 from trellis.provisioning.ledger import Entry, Ledger, make_ledger, read_ledger
 from trellis.provisioning.views import KWASM, Target
 from trellis_dev.testing.builders import DIGEST, a_node
@@ -30,7 +30,7 @@ LEGACY = Installer(
     service_account="default",
 )
 OLD = Task(Target(((KWASM, DIGEST),)))
-SPIN = ShimWish("spin-v2", "spin", DIGEST, "trellis", (Source("https://example.com/spin", "amd64", "ab" * 32),))
+SPIN = WantedShim("spin-v2", "spin", DIGEST, "trellis", (Source("https://example.com/spin", "amd64", "ab" * 32),))
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 LONG = ".".join(["a" * 60] * 4) + "." + "b" * 9
 

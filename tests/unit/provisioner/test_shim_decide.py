@@ -23,7 +23,7 @@ from provisioner.domain.shim_resources import make_runtime_class, view_runtime_c
 from provisioner.domain.shim_snapshot import RuntimeClassView, Snapshot
 from support.suite.naming import lacking
 from trellis import names
-from trellis.installer_api.spec import ShimWish, Source
+from trellis.installer_api.spec import Source, WantedShim
 from trellis.provisioning.other_controllers import Controller, Peer
 from trellis.provisioning.revisions import KEPT, Revision
 from trellis.provisioning.shim_status import OTHER_CONTROLLER, Condition, Counts, Status, make_status, read_status
@@ -35,9 +35,9 @@ SPIN = a_shim(finalizers=(names.FINALIZER,))
 NOW = "2026-01-31T12:00:00Z"
 
 
-def wish() -> ShimWish:
+def wish() -> WantedShim:
     found = wish_for(SPIN, "amd64", require_checksum=True)
-    assert isinstance(found, ShimWish)
+    assert isinstance(found, WantedShim)
     return found
 
 

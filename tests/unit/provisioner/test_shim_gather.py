@@ -12,7 +12,7 @@ from provisioner.reconciler import FollowShims
 from provisioner.settings import Settings
 from provisioner.shim_apply import ShimEffects
 from provisioner.shim_gather import ShimGather
-from trellis.installer_api.spec import ShimWish
+from trellis.installer_api.spec import WantedShim
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import CONTROLLER_REVISIONS, NAMESPACES, SHIMS
 from trellis.provisioning.revisions import KEPT
@@ -47,7 +47,7 @@ class Provisioner:
         }
         shim = view_shim(self.kube.put(SHIMS, {"metadata": {"name": "spin"}, "spec": spec}))
         wish = wish_for(shim, "amd64", require_checksum=True)
-        assert isinstance(wish, ShimWish)
+        assert isinstance(wish, WantedShim)
         return wish.digest
 
     async def run(self) -> None:

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.domain.signatures import SIGNATURE_TYPE, Keys
-from trellis.installer_api.spec import ShimWish
+from trellis.installer_api.spec import WantedShim
 from trellis.provisioning.shims import Refusal, view_shim, wish_for
 
 Manifest = dict[str, Any]
@@ -79,8 +79,8 @@ def installed(manifest: Manifest, *keys: Any, require_checksum: bool = True, arc
     view = Keys.parse("".join(pem(key) for key in keys)).judge(view_shim(manifest))
     assert not view.invalid
     wish = wish_for(view, arch, require_checksum=require_checksum)
-    assert isinstance(wish, ShimWish) or wish is Refusal.UNSIGNED
-    return isinstance(wish, ShimWish)
+    assert isinstance(wish, WantedShim) or wish is Refusal.UNSIGNED
+    return isinstance(wish, WantedShim)
 
 
 def test_without_keys_nothing_has_to_be_signed() -> None:
@@ -160,7 +160,7 @@ def test_a_payload_of_something_else_lets_nothing_in(said: bytes | None) -> None
 
 def cosigned(manifest: Manifest) -> bool:
     key = (COSIGN / "cosign.pub").read_text(encoding="utf-8")
-    return isinstance(wish_for(Keys.parse(key).judge(view_shim(manifest)), "amd64", require_checksum=True), ShimWish)
+    return isinstance(wish_for(Keys.parse(key).judge(view_shim(manifest)), "amd64", require_checksum=True), WantedShim)
 
 
 def test_what_cosign_3_signed_is_installed() -> None:

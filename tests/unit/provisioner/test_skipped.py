@@ -12,7 +12,7 @@ from provisioner.domain.actions import (
     GiveBackSlot,
     JudgeFailed,
     LookAgain,
-    SayFact,
+    Publish,
     Snapshot,
     WarnNode,
 )
@@ -141,7 +141,7 @@ def test_a_stuck_job_on_a_ready_node_is_judged_and_then_told_to_end() -> None:
     judged = decide(a_snapshot(NODE, job, stuck_in=0.0))
     assert [action.reason for action in judged if isinstance(action, JudgeFailed)] == [Reason.INSTALLER_POD_STUCK]
     again = decide(a_snapshot(NODE, replace(job, failure="InstallerPodStuck: x"), stuck_in=0.0))
-    assert [action for action in again if not isinstance(action, SayFact)] == [
+    assert [action for action in again if not isinstance(action, Publish)] == [
         EndJob(replace(job, failure="InstallerPodStuck: x"), Reason.INSTALLER_POD_STUCK)
     ]
     given_up = replace(job, failure="InstallerPodStuck: x", given_up="DeadlineExceeded")

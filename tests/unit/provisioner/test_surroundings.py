@@ -11,14 +11,14 @@ from provisioner.domain.resources import Task, make_installer_job
 from provisioner.settings import Settings
 from support.suite.golden import Golden
 from trellis.config.settings import SettingsError, load
-from trellis.installer_api.spec import InstallSpec, ShimWish, Source
+from trellis.installer_api.spec import InstallSpec, Source, WantedShim
 from trellis.provisioning.views import KWASM, Target
 from trellis_dev.testing.builders import DIGEST, a_node
 
 
-def wish(name: str, *secrets: str | None) -> ShimWish:
+def wish(name: str, *secrets: str | None) -> WantedShim:
     sources = (Source(f"oci://r.example.com/{name}@sha256:{'a' * 64}", None, pull_secret=secret) for secret in secrets)
-    return ShimWish(name, name, DIGEST, "trellis", tuple(sources))
+    return WantedShim(name, name, DIGEST, "trellis", tuple(sources))
 
 
 SPEC = InstallSpec((wish("spin", "team-b"), wish("slight", "team-a"), wish("other", "team-b", None)))

@@ -17,7 +17,7 @@ from provisioner.gather import Gather
 from provisioner.settings import Settings
 from support.suite.naming import lacking
 from trellis import names
-from trellis.installer_api.spec import ShimWish, parse_spec
+from trellis.installer_api.spec import WantedShim, parse_spec
 from trellis.kube.resources import CONTROLLER_REVISIONS, NAMESPACES, SHIMS
 from trellis.provisioning.attempts import Retries
 from trellis.provisioning.installer_pods import installer_state
@@ -64,7 +64,7 @@ class History:
         self.kube.put(CONTROLLER_REVISIONS, kept)
         self.shims[name] = view_shim(found)
         wish = wish_for(self.shims[name], "amd64", require_checksum=True)
-        assert isinstance(wish, ShimWish)
+        assert isinstance(wish, WantedShim)
         return wish.digest
 
     async def gathered(self, snapshot: Snapshot) -> Snapshot:
@@ -174,7 +174,7 @@ async def test_what_was_not_taken_back_before_is_tried_again(had: str, operation
 
 SPIN = a_shim(deleting=True)
 WISH = wish_for(a_shim(), "amd64", require_checksum=True)
-assert isinstance(WISH, ShimWish)
+assert isinstance(WISH, WantedShim)
 
 
 def failed_undo(**changes: Any) -> JobView:

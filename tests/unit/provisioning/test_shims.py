@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trellis.crds.shim import RemovalPolicy
-from trellis.installer_api.spec import ShimWish, Source
+from trellis.installer_api.spec import Source, WantedShim
 from trellis.provisioning.int_or_percent import CountOrPercent
 from trellis.provisioning.shims import Refusal, ShimView, Signature, Taint, Verification, is_for, view_shim, wish_for
 from trellis.provisioning.views import KWASM, NodeView, decode_digests, encode_digests
@@ -23,7 +23,7 @@ SLIGHT = a_shim("slight")
 
 def digest_of(shim: ShimView, architecture: str = "amd64") -> str:
     wish = wish_for(shim, architecture, require_checksum=True)
-    assert isinstance(wish, ShimWish)
+    assert isinstance(wish, WantedShim)
     return wish.digest
 
 
@@ -106,15 +106,15 @@ def test_what_only_looks_like_a_digest_pins_nothing(location: str) -> None:
 
 def test_an_image_by_digest_is_pinned_and_checksums_may_be_waived() -> None:
     by_digest = a_shim(sources=(Source("oci://r/x@sha256:" + "ab" * 32),))
-    assert isinstance(wish_for(by_digest, "x86_64", require_checksum=True), ShimWish)
-    assert isinstance(wish_for(a_shim(sources=(Source("https://x"),)), "amd64", require_checksum=False), ShimWish)
+    assert isinstance(wish_for(by_digest, "x86_64", require_checksum=True), WantedShim)
+    assert isinstance(wish_for(a_shim(sources=(Source("https://x"),)), "amd64", require_checksum=False), WantedShim)
 
 
 def test_a_platforms_own_source_comes_before_one_for_all() -> None:
     shim = a_shim(sources=(Source("https://arm", "arm64", "ab" * 32), Source("https://any", None, "cd" * 32)))
     for architecture, location in (("aarch64", "https://arm"), ("amd64", "https://any")):
         wish = wish_for(shim, architecture, require_checksum=True)
-        assert isinstance(wish, ShimWish)
+        assert isinstance(wish, WantedShim)
         assert [source.location for source in wish.sources] == [location]
 
 

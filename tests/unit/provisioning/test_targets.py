@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from trellis.crds.shim import RemovalPolicy
-from trellis.installer_api.spec import ShimWish, Source
+from trellis.installer_api.spec import Source, WantedShim
 from trellis.provisioning.shims import Refusal, ShimView, wish_for
 from trellis.provisioning.targets import rival_of, target_of, wanted_on, wish_on
 from trellis.provisioning.views import KWASM, NodeView, Target, encode_digests
@@ -20,7 +20,7 @@ SLIGHT = a_shim("slight")
 
 def digest_of(shim: ShimView) -> str:
     wish = wish_for(shim, "amd64", require_checksum=True)
-    assert isinstance(wish, ShimWish)
+    assert isinstance(wish, WantedShim)
     return wish.digest
 
 

@@ -16,9 +16,9 @@ from trellis.provisioning.shim_status import Reason as ShimReason
 from trellis.provisioning.shims import view_shim, wish_for
 from trellis.provisioning.views import Wish, encode_digests
 from trellis.read_model.explain.job import held_up_by_node, unlabelled_by_node
-from trellis.read_model.explain.node import NodeWorld, explain_node
+from trellis.read_model.explain.node import NodeSnapshot, explain_node
 from trellis.read_model.explain.page import Leader, Line, Rank
-from trellis.read_model.explain.shim import ShimWorld, explain_shim, held_shims
+from trellis.read_model.explain.shim import ShimSnapshot, explain_shim, held_shims
 from trellis.read_model.explain.subject import Beside
 from trellis.read_model.tables.nodes import NodeState, row_of
 
@@ -110,7 +110,7 @@ def warning(uid: str, reason: str, message: str, at: str = "2026-11-22T07:00:00Z
     return {"type": "Warning", "reason": reason, "message": message, "involvedObject": about, "lastTimestamp": at}
 
 
-WAITING = NodeWorld(node(), SYSTEM, shims=[VIEW], beside=Beside(LEADERS))
+WAITING = NodeSnapshot(node(), SYSTEM, shims=[VIEW], beside=Beside(LEADERS))
 AT_WORK = replace(WAITING, jobs=[job()], pods=[pod(phase="Running")], ledger=Ledger({"uid-n": Entry("d2", 1, 1000)}))
 WELL = replace(WAITING, node=node(**marked(digest=DIGEST)))
 QUOTA = (
@@ -137,7 +137,7 @@ BEFORE = "2026-11-22T06:59:59Z"
 """A second before the Job was created."""
 DONE = replace(AT_WORK, jobs=[job(conditions=[{"type": "Complete", "status": "True"}])], pods=[])
 
-CAUSES: dict[str, tuple[NodeWorld, str, list[str]]] = {
+CAUSES: dict[str, tuple[NodeSnapshot, str, list[str]]] = {
     "its image cannot be pulled": (
         replace(AT_WORK, pods=[waiting("ErrImagePull", "not found")]),
         "pod",
@@ -303,7 +303,7 @@ CAUSES: dict[str, tuple[NodeWorld, str, list[str]]] = {
 
 
 @pytest.mark.parametrize(("world", "about", "named"), CAUSES.values(), ids=CAUSES)
-def test_the_first_line_names_the_cause_and_what_to_do(world: NodeWorld, about: str, named: list[str]) -> None:
+def test_the_first_line_names_the_cause_and_what_to_do(world: NodeSnapshot, about: str, named: list[str]) -> None:
     page = explain_node(world)
     assert page.cause is not None
     assert (page.subject, page.cause.about) == ("node n", about)
@@ -381,9 +381,9 @@ def with_conditions(*conditions: Manifest, **spec: Any) -> Manifest:
 
 ALL = said("Available", "True", "AllNodesReady", "1 of 1 nodes run it")
 SOME = said("Available", "False", "NodesNotReady", "0 of 1 nodes run it")
-SHIM_CAUSES: dict[str, tuple[ShimWorld, list[str]]] = {
+SHIM_CAUSES: dict[str, tuple[ShimSnapshot, list[str]]] = {
     "a node that fails": (
-        ShimWorld(
+        ShimSnapshot(
             with_conditions(SOME, said("Degraded", "True", "NodesFailing", "…")),
             [],
             beside=Beside(LEADERS),
@@ -391,23 +391,23 @@ SHIM_CAUSES: dict[str, tuple[ShimWorld, list[str]]] = {
         ["node n", "ChecksumMismatch", "https://example.com/spin.tar.gz"],
     ),
     "a Job that is held up": (
-        ShimWorld(with_conditions(SOME), held={"n": Line("pod", "it waits", False, "do this", Rank.CAUSE)}),
+        ShimSnapshot(with_conditions(SOME), held={"n": Line("pod", "it waits", False, "do this", Rank.CAUSE)}),
         ["node n", "it waits", "Do this"],
     ),
     "its spec": (
-        ShimWorld(with_conditions(SOME, said("Degraded", "True", "ChecksumMissing", "the source has no sha256"))),
+        ShimSnapshot(with_conditions(SOME, said("Degraded", "True", "ChecksumMissing", "the source has no sha256"))),
         ["ChecksumMissing: the source has no sha256"],
     ),
-    "paused": (ShimWorld(with_conditions(SOME, paused=True)), ["spec.paused", "trellis rollout resume"]),
+    "paused": (ShimSnapshot(with_conditions(SOME, paused=True)), ["spec.paused", "trellis rollout resume"]),
     "never looked at": (
-        ShimWorld({name: SHIM[name] for name in ("metadata", "spec")}),
+        ShimSnapshot({name: SHIM[name] for name in ("metadata", "spec")}),
         ["provisioner", "trellis run provisioner"],
     ),
 }
 
 
 @pytest.mark.parametrize(("world", "named"), SHIM_CAUSES.values(), ids=SHIM_CAUSES)
-def test_a_shim_names_the_first_node_that_fails_or_its_own_fault(world: ShimWorld, named: list[str]) -> None:
+def test_a_shim_names_the_first_node_that_fails_or_its_own_fault(world: ShimSnapshot, named: list[str]) -> None:
     marks = marked(MISMATCH) if "ChecksumMismatch" in named else {}
     page = explain_shim(replace(world, nodes=[view_node(node(**marks))]))
     assert page.subject == "shim spin"
@@ -416,7 +416,7 @@ def test_a_shim_names_the_first_node_that_fails_or_its_own_fault(world: ShimWorl
 
 
 def test_a_shim_that_is_everywhere_is_well_and_one_for_no_node_is_not() -> None:
-    world = ShimWorld(with_conditions(ALL), [view_node(node(**marked(digest=DIGEST)))], beside=Beside(LEADERS))
+    world = ShimSnapshot(with_conditions(ALL), [view_node(node(**marked(digest=DIGEST)))], beside=Beside(LEADERS))
     page = explain_shim(world)
     assert (page.subject, page.cause) == ("shim spin", None)
     assert lacking(explain_shim(replace(world, nodes=[])).headline, "nodeSelector") == []
@@ -424,7 +424,7 @@ def test_a_shim_that_is_everywhere_is_well_and_one_for_no_node_is_not() -> None:
 
 def test_of_a_thousand_nodes_that_fail_ten_are_shown_and_the_others_counted() -> None:
     failing = [node(**marked(MISMATCH)) for _ in range(1000)]
-    page = explain_shim(ShimWorld(with_conditions(SOME), [view_node(one) for one in failing]))
+    page = explain_shim(ShimSnapshot(with_conditions(SOME), [view_node(one) for one in failing]))
     shown = [line.text for line in page.lines if line.about == "node"]
     assert len(shown) == 11
     assert shown[-1] == "and 990 more: `trellis nodes`"
@@ -475,7 +475,7 @@ def degraded(reason: Reason | ShimReason, message: str, **metadata: Any) -> Mani
 
 
 def of_node(found: Manifest, shim: Manifest, *jobs: Manifest) -> Line | None:
-    world = NodeWorld(found, SYSTEM, jobs, (), [view_shim(shim)], held_shims([shim]), beside=Beside(LEADERS))
+    world = NodeSnapshot(found, SYSTEM, jobs, (), [view_shim(shim)], held_shims([shim]), beside=Beside(LEADERS))
     return explain_node(world).cause
 
 
@@ -486,7 +486,7 @@ def test_a_shim_that_is_being_deleted_says_so_and_how_many_nodes_have_it() -> No
     deleted = degraded(ShimReason.HEALTHY, "", **DELETED)
     deleted["status"]["conditions"][0]["status"] = "False"
     nodes = [view_node(node(**marked(digest="d1"))), view_node(node())]
-    cause = explain_shim(ShimWorld(deleted, nodes, beside=Beside(LEADERS))).cause
+    cause = explain_shim(ShimSnapshot(deleted, nodes, beside=Beside(LEADERS))).cause
     assert cause is not None
     assert lacking(cause.text, "1 nodes") == []
     assert cause.about == "shim"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from secrets_backend.domain.decide import Identity
-from secrets_backend.rights import roles_hint
+from secrets_backend.permissions import roles_hint
 
 
 @pytest.mark.parametrize(

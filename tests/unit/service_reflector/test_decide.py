@@ -25,8 +25,8 @@ from service_reflector.domain.actions import (
 from service_reflector.domain.decide import PORTS_MOST, decide, mirrors_of
 from service_reflector.domain.resources import make_service, make_slice, make_ties
 from service_reflector.domain.routes import make_route
+from service_reflector.domain.service_options import wish_of
 from service_reflector.domain.snapshot import Claim, Refused, Snapshot
-from service_reflector.domain.wishes import wish_of
 from support.suite.naming import lacking
 from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from trellis import names

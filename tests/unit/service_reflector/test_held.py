@@ -10,8 +10,8 @@ from unittest.mock import AsyncMock
 import pytest
 
 from service_reflector.apply import Effects
+from service_reflector.domain.service_options import wish_of
 from service_reflector.domain.snapshot import Claim, Snapshot
-from service_reflector.domain.wishes import wish_of
 from service_reflector.reconciler import Reflect
 from support.nodes.withdrawals import Holding
 from support.wadm.manifests import manifest
@@ -19,7 +19,7 @@ from trellis.bus.consume.queue import KeyedQueue
 from trellis.lattice.domain.manifests import read_application
 from trellis.lattice.domain.running import Running
 from trellis.lattice.domain.service_views import ServiceView
-from trellis.telemetry import Metrics, Stories, setup
+from trellis.telemetry import Metrics, TraceSpans, setup
 from trellis.telemetry.health import Health
 
 STORED: dict[str, Any] = {"labels": {}, "annotations": {}, "finalizers": [], "spec": {}}
@@ -48,7 +48,7 @@ async def reflected(known: Any, effects: Any) -> None:
     unused: Any = None
     telemetry = setup("test", metrics=Metrics())
     queue = KeyedQueue[str](workers=1, name="applications", telemetry=telemetry)
-    await Reflect(known, effects, unused, Stories(telemetry), Health("test"), queue).run("g/shop", None)
+    await Reflect(known, effects, unused, TraceSpans(telemetry), Health("test"), queue).run("g/shop", None)
 
 
 async def test_a_service_is_not_held_any_more_once_its_application_is_deployed_again(

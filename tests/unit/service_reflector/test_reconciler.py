@@ -8,8 +8,8 @@ from typing import Any, cast
 from unittest.mock import AsyncMock, Mock
 
 from service_reflector.apply import Effects
+from service_reflector.domain.service_options import wish_of
 from service_reflector.domain.snapshot import Claim, Snapshot
-from service_reflector.domain.wishes import wish_of
 from service_reflector.reconciler import Reflect
 from service_reflector.timings import Timings
 from support.wadm.manifests import ANY_HOST, capability, link, manifest
@@ -21,7 +21,7 @@ from trellis.lattice.domain.kept import read_kept
 from trellis.lattice.domain.manifests import read_application
 from trellis.lattice.domain.running import Running
 from trellis.lattice.domain.service_views import PodView, view_service, view_slice
-from trellis.telemetry import Metrics, Stories, setup
+from trellis.telemetry import Metrics, TraceSpans, setup
 from trellis.telemetry.health import Health
 from trellis_dev.fakes.fake import FakeKube
 
@@ -65,7 +65,7 @@ async def test_one_run_makes_the_service_and_its_endpoints_and_publishes_it() ->
     services, slices = world.wrote(world.services, view_service), world.wrote(world.slices, view_slice)
     parts: list[Any] = [None, world, services, slices, None, Mock()]
     effects = Effects(world.kube, *parts)
-    stories, health = Stories[str](world.telemetry), Health("test")
+    stories, health = TraceSpans[str](world.telemetry), Health("test")
     reflect = Reflect(cast("Any", world), effects, bus, stories, health, world.queue)
     work = asyncio.create_task(world.queue.work(reflect.run))
     world.queue.add("default/shop")

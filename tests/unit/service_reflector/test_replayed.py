@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from service_reflector.domain.actions import CreateService, WriteSlice
 from service_reflector.domain.decide import decide
+from service_reflector.domain.service_options import wish_of
 from service_reflector.domain.snapshot import Claim, Snapshot
-from service_reflector.domain.wishes import wish_of
 from support.lattices.lattice_recordings import everything
 from support.lattices.replayed import replay
 from trellis.lattice.connection.groups import POD_LABEL

@@ -10,9 +10,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from trellis.telemetry import (
     Metrics,
-    Stories,
     Telemetry,
     TraceContext,
+    TraceSpans,
     caused,
     context_from,
     current_trace,
@@ -21,8 +21,8 @@ from trellis.telemetry import (
     setup,
     within,
 )
-from trellis.telemetry.stories import MERGED, MOST_STORIES
 from trellis.telemetry.timings import TelemetryTimings
+from trellis.telemetry.trace_spans import MERGED, MOST_STORIES
 from trellis.telemetry.tracing import MOST_BESIDE
 
 
@@ -50,8 +50,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def stories(telemetry: Telemetry, clock: Clock) -> Stories[str]:
-    return Stories(telemetry, clock)
+def stories(telemetry: Telemetry, clock: Clock) -> TraceSpans[str]:
+    return TraceSpans(telemetry, clock)
 
 
 def cause(number: int) -> TraceContext:
@@ -68,7 +68,9 @@ def trace_of(span: ReadableSpan) -> int:
     return span.context.trace_id
 
 
-def test_runs_of_one_key_are_one_trace_until_its_story_ends(stories: Stories[str], spans: InMemorySpanExporter) -> None:
+def test_runs_of_one_key_are_one_trace_until_its_story_ends(
+    stories: TraceSpans[str], spans: InMemorySpanExporter
+) -> None:
     for run in ("first", "second"):
         with stories.span("a", run, None, {}):
             pass
@@ -85,7 +87,7 @@ def test_runs_of_one_key_are_one_trace_until_its_story_ends(stories: Stories[str
     assert len(stories) == 1
 
 
-def test_another_keys_story_is_another_trace(stories: Stories[str], spans: InMemorySpanExporter) -> None:
+def test_another_keys_story_is_another_trace(stories: TraceSpans[str], spans: InMemorySpanExporter) -> None:
     for key in ("a", "b"):
         with stories.span(key, key, None, {}):
             pass
@@ -93,7 +95,7 @@ def test_another_keys_story_is_another_trace(stories: Stories[str], spans: InMem
 
 
 def test_what_is_said_between_runs_is_part_of_the_story(
-    stories: Stories[str], telemetry: Telemetry, spans: InMemorySpanExporter
+    stories: TraceSpans[str], telemetry: Telemetry, spans: InMemorySpanExporter
 ) -> None:
     with stories.span("a", "run", None, {}):
         pass
@@ -108,7 +110,7 @@ def test_what_is_said_between_runs_is_part_of_the_story(
 
 
 def test_a_new_cause_goes_on_in_its_own_trace_and_each_leads_to_the_other(
-    stories: Stories[str], spans: InMemorySpanExporter
+    stories: TraceSpans[str], spans: InMemorySpanExporter
 ) -> None:
     with stories.span("a", "before", None, {}):
         pass
@@ -125,7 +127,7 @@ def test_a_new_cause_goes_on_in_its_own_trace_and_each_leads_to_the_other(
 
 
 def test_a_story_is_forgotten_after_a_while_without_a_span(
-    stories: Stories[str], clock: Clock, spans: InMemorySpanExporter
+    stories: TraceSpans[str], clock: Clock, spans: InMemorySpanExporter
 ) -> None:
     story = TelemetryTimings().story
     for moment in (0.0, story - 1, 2 * story - 2, 3 * story):
@@ -137,14 +139,14 @@ def test_a_story_is_forgotten_after_a_while_without_a_span(
 
 
 def test_so_many_stories_are_kept_and_the_oldest_go(telemetry: Telemetry) -> None:
-    many: Stories[int] = Stories(telemetry)
+    many: TraceSpans[int] = TraceSpans(telemetry)
     for key in range(MOST_STORIES + 5):
         with many.span(key, "run", None, {}):
             pass
     assert len(many) == MOST_STORIES
 
 
-def test_a_failure_marks_the_span(stories: Stories[str], spans: InMemorySpanExporter) -> None:
+def test_a_failure_marks_the_span(stories: TraceSpans[str], spans: InMemorySpanExporter) -> None:
     with pytest.raises(ValueError, match="no"), stories.span("a", "run", None, {}):
         raise ValueError("no")
     assert not named(spans.get_finished_spans(), "run").status.is_ok

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from console.access.rights import GROUP
+from console.access.permissions import GROUP
 from trellis.read_model.live.watching import Place, parts_of
 from trellis_dev.demo import viewing
 from trellis_dev.demo.report import Outcome, document_of, what_next

@@ -13,7 +13,7 @@ from trellis import names
 from trellis.lattice.domain.service_views import ServiceView
 from trellis.read_model.explain.application import (
     MANAGER,
-    AppWorld,
+    AppSnapshot,
     explain_application,
     explain_no_application,
     is_named,
@@ -55,7 +55,7 @@ AWAY = condition("HostsReporting", "Unknown", "LatticeUnreachable", "refused")
 SILENT = condition("HostsReporting", "False", "HeartbeatMissing", "none is heard")
 LED = Beside([Leader(MANAGER, "pod-1", "both sides are not kept equal")])
 UNLED = Beside([replace(LED.leaders[0], holder="")])
-WELL = AppWorld(app(), [GROUP], [SERVICE], beside=LED)
+WELL = AppSnapshot(app(), [GROUP], [SERVICE], beside=LED)
 
 
 def troubles(page: Explanation) -> list[str]:
@@ -87,7 +87,7 @@ def with_metadata(**metadata: Any) -> Manifest:
     return found | {"metadata": found["metadata"] | metadata}
 
 
-REASONS: dict[str, tuple[AppWorld, str, list[str]]] = {
+REASONS: dict[str, tuple[AppSnapshot, str, list[str]]] = {
     "nobody leads": (replace(WELL, beside=UNLED), "application-manager", ["trellis run application-manager"]),
     "never looked at": (replace(WELL, app=stored()), "looked at", ["application-manager"]),
     "looked at before": (replace(WELL, app=with_metadata(generation=3)), "looked at", ["1", "3"]),
@@ -147,12 +147,12 @@ REASONS: dict[str, tuple[AppWorld, str, list[str]]] = {
 
 
 @pytest.mark.parametrize(("world", "about", "named"), REASONS.values(), ids=REASONS)
-def test_what_is_not_well_is_named(world: AppWorld, about: str, named: list[str]) -> None:
+def test_what_is_not_well_is_named(world: AppSnapshot, about: str, named: list[str]) -> None:
     shown = [line.shown for line in explain_application(world).lines if line.about == about and line.well is False]
     assert [lacking(one, *named) for one in shown] == [[]]
 
 
-CAUSES: dict[str, tuple[AppWorld, str, list[str]]] = {
+CAUSES: dict[str, tuple[AppSnapshot, str, list[str]]] = {
     "unknown lattice": (
         replace(WELL, groups=[GROUP | {"spec": {"lattice": "west"}}]),
         "hosts",
@@ -228,7 +228,7 @@ STATUS_TELLS = [CAUSES[name][0] for name in ("unknown lattice", "wadm away", "cr
 
 
 @pytest.mark.parametrize("world", STATUS_TELLS)
-def test_the_status_names_the_same_cause(world: AppWorld) -> None:
+def test_the_status_names_the_same_cause(world: AppSnapshot) -> None:
     cause = explain_application(world).cause
     assert cause is not None
     assert causes_of([world.app], world.groups) == {"team/web": cause.text}
@@ -236,7 +236,7 @@ def test_the_status_names_the_same_cause(world: AppWorld) -> None:
 
 
 @pytest.mark.parametrize(("world", "about", "named"), CAUSES.values(), ids=CAUSES)
-def test_the_first_line_names_the_cause_and_what_to_do(world: AppWorld, about: str, named: list[str]) -> None:
+def test_the_first_line_names_the_cause_and_what_to_do(world: AppSnapshot, about: str, named: list[str]) -> None:
     page = explain_application(world)
     assert page.cause is not None
     assert (page.subject, page.cause.about) == ("application team/web", about)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.suite.naming import lacking
-from trellis.bus.dead_letters.letters import DeadLetter
+from trellis.bus.dead_letters.read import DeadLetter
 from trellis.read_model.explain.controller import controller_cause, explain_controller
 from trellis.read_model.explain.hosts import explain_group, group_cause
 from trellis.read_model.explain.page import Explanation, Leader, Line, Rank
@@ -18,7 +18,7 @@ from trellis.read_model.explain.subject import Beside
 from trellis.read_model.reading.explained_letter import explain_letter
 from trellis_cli.common.errors import CommandError
 from trellis_cli.explain.command import KINDS, Asked, read_argument
-from trellis_cli.explain.grant import Account, GrantWorld, explain_grant
+from trellis_cli.explain.grant import Account, GrantSnapshot, explain_grant
 
 Manifest = dict[str, Any]
 
@@ -180,7 +180,7 @@ def grant(lattice: str | None = "east", **spec: Any) -> Manifest:
 
 def test_a_grant_names_what_keeps_it_from_having_an_effect() -> None:
     there = Account("web", there=True, may_be=True)
-    world = GrantWorld(grant(), [group()], [there])
+    world = GrantSnapshot(grant(), [group()], [there])
     well = explain_grant(world)
     assert (well.subject, well.cause) == ("secretgrant vault/g", None)
     broken = [

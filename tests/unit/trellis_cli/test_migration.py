@@ -130,7 +130,7 @@ def taken_over(seen: World, name: str = "node-1") -> NodeView:
     assert node.installed == dict(target.shims)
     assert node.marked_digest == target.digest
     watched = decide(Snapshot(node.name, node, None, None, seen.wanted(node)))
-    assert [type(action).__name__ for action in watched] == ["SayFact", "SayFact"]  # no patch: labels are as wanted
+    assert [type(action).__name__ for action in watched] == ["Publish", "Publish"]  # no patch: labels are as wanted
     return node
 
 

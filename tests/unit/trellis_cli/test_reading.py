@@ -12,12 +12,12 @@ from trellis import names
 from trellis.kube.errors import Unavailable
 from trellis.kube.resources import HOST_CONFIGS, NAMESPACES, PODS
 from trellis.provisioning.reasons import NODE_UPDATE_REFUSED, Reason
-from trellis.read_model.explain.application import AppWorld, explain_application
+from trellis.read_model.explain.application import AppSnapshot, explain_application
 from trellis.read_model.explain.job import refused_by_node, unlabelled_by_node
 from trellis.read_model.reading.cluster import Reading
 from trellis.telemetry import Metrics, setup
 from trellis_cli.apps.row import causes_of
-from trellis_cli.explain.grant import GrantWorld, explain_grant
+from trellis_cli.explain.grant import GrantSnapshot, explain_grant
 from trellis_dev.fakes.fake import FakeKube, status_reply
 from trellis_dev.testing.builders import a_node
 
@@ -91,11 +91,11 @@ async def test_a_kind_that_is_not_served_is_a_note_and_not_known(kube: FakeKube)
 def test_groups_that_may_not_be_read_are_no_cause() -> None:
     assert list(causes_of([APP], [])) == ["team/web"]
     assert causes_of([APP], None) == {}
-    page = explain_application(AppWorld(APP, None))
+    page = explain_application(AppSnapshot(APP, None))
     assert page.cause is None
     grant = {"metadata": {"namespace": "v", "name": "g"}, "spec": {"from": [{"namespace": "t"}], "serviceAccounts": []}}
-    assert explain_grant(GrantWorld(grant, None)).cause is None
-    assert explain_grant(GrantWorld(grant, [])).cause is not None
+    assert explain_grant(GrantSnapshot(grant, None)).cause is None
+    assert explain_grant(GrantSnapshot(grant, [])).cause is not None
 
 
 def test_a_job_that_was_refused_is_no_trouble_once_it_is_there() -> None:

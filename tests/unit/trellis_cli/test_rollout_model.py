@@ -9,7 +9,7 @@ import pytest
 
 from support.suite.naming import lacking
 from trellis import names
-from trellis.installer_api.spec import ShimWish
+from trellis.installer_api.spec import WantedShim
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.revisions import Revision
 from trellis.provisioning.shim_status import OTHER_CONTROLLER, Condition, Counts, Status
@@ -28,7 +28,7 @@ SEEN = Status(observed_generation=1)
 
 def digest() -> str:
     wish = wish_for(SPIN, "amd64", require_checksum=True)
-    assert isinstance(wish, ShimWish)
+    assert isinstance(wish, WantedShim)
     return wish.digest
 
 

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from support.suite.naming import lacking
-from trellis.bus.streams.survey import StreamCount
+from trellis.bus.streams.stream_stats import StreamCount
 from trellis.bus.streams.tail import TailedEvent
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.read_model.reading.leaders import Leadership, claim_of

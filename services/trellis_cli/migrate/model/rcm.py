@@ -13,7 +13,7 @@ from typing import Final
 from provisioner.domain.shim_decide import wanted_selector
 from provisioner.domain.shim_snapshot import RuntimeClassView
 from trellis import names
-from trellis.installer_api.spec import ShimWish
+from trellis.installer_api.spec import WantedShim
 from trellis.kube.preconditions import only_if
 from trellis.provisioning.shims import Refusal, ShimView, is_for, wish_for
 from trellis.provisioning.views import JobState, NodeView, Proof
@@ -69,7 +69,7 @@ def _version(world: World, node: NodeView, shim: ShimView, value: str) -> str | 
         reason = f"the kubelet lists handlers, and {shim.handler!r} is none of them: Trellis will install it"
     elif isinstance(wish, Refusal):
         reason = f"spec.fetchStrategy has no source for linux/{node.architecture or 'unknown'}"
-    if isinstance(wish, ShimWish) and not reason:
+    if isinstance(wish, WantedShim) and not reason:
         return wish.digest
     return Step(f"Node {node.name}", f"labelled {names.shim_label(shim.name)}={value}", Doing.LEAVE, reason)
 

@@ -37,7 +37,7 @@ parser.MSG_RE = re.compile(rb"\AMSG[ \t]+" + _WORD + _WORD + rb"(" + _WORD + rb"
 parser.HMSG_RE = re.compile(rb"\AHMSG[ \t]+" + _WORD + _WORD + rb"(" + _WORD + rb")?(\d+)[ \t]+(\d+)\r\n")
 
 
-class SturdyClient(Client):
+class RobustNatsClient(Client):
     """The library's client, but for how it makes messages of what it receives, and how it sends PING and takes PONG."""
 
     async def _send_ping(self, future: asyncio.Future[bool] | None = None) -> None:

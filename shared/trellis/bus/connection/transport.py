@@ -23,7 +23,7 @@ from nats.aio.transport import TcpTransport
 _FIRST_WORDS: Final = b"CONNECT "
 
 
-class PromptTransport(TcpTransport):
+class NoDelayTransport(TcpTransport):
     """Made anew for each attempt to connect."""
 
     def __init__(self, goodbye: float) -> None:

@@ -23,8 +23,8 @@ from nats.aio.client import DEFAULT_BUFFER_SIZE, Srv
 from nats.aio.msg import Msg
 
 from trellis.bus.connection import cancellation
-from trellis.bus.connection.client import SturdyClient
-from trellis.bus.connection.transport import PromptTransport
+from trellis.bus.connection.client import RobustNatsClient
+from trellis.bus.connection.transport import NoDelayTransport
 from trellis.bus.timings import ClientTimings
 from trellis.config.authorities import trust
 from trellis.config.nats_credentials import Credentials, CredentialsError, IdentitySource, Kind
@@ -42,7 +42,7 @@ class PermissionDenied(nats.errors.Error):
         super().__init__(f'NATS does not let this user {deed} "{subject}": {_ADVICE}')
 
 
-class UserClient(SturdyClient):
+class UserClient(RobustNatsClient):
     """The library's client. Without credentials it is whoever the URL says, or nobody.
 
     ``trust`` makes what each connection verifies the server with; with it a server without TLS is refused.
@@ -162,7 +162,7 @@ class UserClient(SturdyClient):
     def hang_up(self) -> None:
         """Let go of the socket at once, in whatever state its connection is; what was not sent yet is lost."""
         transport = self._transport
-        if isinstance(transport, PromptTransport):
+        if isinstance(transport, NoDelayTransport):
             transport.abort()
         elif transport is not None:
             transport.close()  # type: ignore[no-untyped-call] # the library lacks the annotation
@@ -187,7 +187,7 @@ class UserClient(SturdyClient):
         if self._left:
             raise asyncio.CancelledError
         s.last_attempt = time.monotonic()
-        transport = PromptTransport(self._timings.goodbye)
+        transport = NoDelayTransport(self._timings.goodbye)
         await transport.connect(s.uri, DEFAULT_BUFFER_SIZE, self.options["connect_timeout"])
         self._transport = transport
 

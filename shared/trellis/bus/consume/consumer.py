@@ -19,7 +19,7 @@ from nats.js.errors import NotFoundError
 from trellis.bus.accounts.naming import consumer_name
 from trellis.bus.streams.streams import Epoch
 from trellis.events.subjects import STREAM_EVENTS
-from trellis.installer_api.digits import whole
+from trellis.installer_api.parse_int import whole
 
 # Seconds after which the server removes the durable of a service that is gone.
 _KEPT_INACTIVE: Final = 7 * 86_400.0

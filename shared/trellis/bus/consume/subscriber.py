@@ -1,8 +1,8 @@
 """One subscription: a durable consumer, its messages read, handed over, or given up on.
 
 In: messages of the facts' stream. Out: ``Received`` for the service's handler, dead letters for what cannot be read.
-Called by ``trellis.bus.streams.keeper``. Invariants: a message is acknowledged only by who did the work, or once its
-dead letter is stored; no exception reaches FastStream, which would drop the message without a word.
+Called by ``trellis.bus.streams.connection_supervisor``. Invariants: a message is acknowledged only after its work is
+done, or once its dead letter is stored; no exception reaches FastStream, which would drop the message without a word.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from opentelemetry.trace import SpanKind
 from trellis.bus.connection.connection import client_of
 from trellis.bus.consume.ack import Ack
 from trellis.bus.consume.consumer import Consumer, crashes, reader_of
-from trellis.bus.consume.fetching import Fetching
-from trellis.bus.consume.hearing import Hearing, Listeners
-from trellis.bus.consume.holding import MAX_DELIVERIES, Holding
+from trellis.bus.consume.in_flight import MAX_DELIVERIES, Holding
 from trellis.bus.consume.message import NewerVersion, Origin, Reason, UnreadableMessage, read, trace_of
 from trellis.bus.consume.other_reader import OtherReader
-from trellis.bus.dead_letters.dead import Delivered, Letter, letter
+from trellis.bus.consume.pull_subscription import Fetching
+from trellis.bus.consume.staleness import Hearing, Listeners
+from trellis.bus.dead_letters.write import Delivered, Letter, letter
 from trellis.bus.errors import BusError
 from trellis.bus.streams.specification import payload_of
 from trellis.bus.streams.streams import Epoch

@@ -19,7 +19,7 @@ from nats.js.errors import APIError, BadRequestError, NoStreamResponseError
 
 from trellis.bus.connection.connection import client_of, describe
 from trellis.bus.connection.user_client import PermissionDenied
-from trellis.bus.dead_letters.dead import header_bytes
+from trellis.bus.dead_letters.write import header_bytes
 from trellis.bus.errors import BusUnavailable, FactRefused, NotAllowed
 from trellis.bus.publish.availability import Availability
 from trellis.bus.streams.streams import LEAST_MESSAGE

@@ -18,7 +18,7 @@ import orjson
 
 from trellis.bus.connection.dial import dial, hang_up
 from trellis.bus.consume.message import HEADER_TRACEPARENT
-from trellis.bus.streams.stored import EVERYTHING, Start, Stored, StreamReader
+from trellis.bus.streams.stream_reader import EVERYTHING, Start, Stored, StreamReader
 from trellis.config.nats_credentials import Credentials
 from trellis.events.subjects import (
     ROOT_EVENTS,

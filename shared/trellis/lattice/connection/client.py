@@ -48,7 +48,7 @@ class _BoundedParser(Parser):
         raise error
 
 
-class StrangerClient(UserClient):
+class UntrustedNatsClient(UserClient):
     """The client of a link; to be told not to reconnect by itself."""
 
     def __init__(self, credentials: IdentitySource | None) -> None:

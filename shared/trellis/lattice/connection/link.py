@@ -23,10 +23,10 @@ from trellis.bus.connection import cancellation
 from trellis.bus.connection.connection import REFUSED, describe
 from trellis.installer_api.redaction import redact_url
 from trellis.lattice.connection.address import LinkAddress
-from trellis.lattice.connection.client import StrangerClient
+from trellis.lattice.connection.client import UntrustedNatsClient
 from trellis.lattice.connection.flood import Flood
-from trellis.lattice.connection.hearing import PENDING_BYTES, PENDING_MESSAGES, TROUBLE, Answers, Heard, Hearing
 from trellis.lattice.connection.questions import Asked, Counter
+from trellis.lattice.connection.subscriptions import PENDING_BYTES, PENDING_MESSAGES, TROUBLE, Answers, Heard, Hearing
 from trellis.lattice.connection.tls import NOT_LET_IN, CertificateError, advised, client_context
 from trellis.lattice.domain.errors import LinkAwayError, NobodyAnswersError, SilenceError, TooLargeError, require_room
 from trellis.lattice.domain.outage import Outage
@@ -54,7 +54,7 @@ class Link:
         self._address = address
         self._name = name
         self._changed = changed
-        self._client: StrangerClient | None = None
+        self._client: UntrustedNatsClient | None = None
         self._flood = Flood(timings.flood)
         self._hearing = Hearing(self._flood.came)
         self._counters: dict[str, Counter] = {}
@@ -205,7 +205,7 @@ class Link:
             nats.errors.Error, OSError, TimeoutError: it could not be made.
         """
         closed = self._flood.watch()
-        client = StrangerClient(self._address.credentials)
+        client = UntrustedNatsClient(self._address.credentials)
         try:
             async with asyncio.timeout(self._timings.connect):
                 await self._connect(client, attempt, closed)
@@ -229,7 +229,7 @@ class Link:
             self._hearing.closed()
             await client.say_goodbye(self._timings.goodbye)
 
-    async def _connect(self, client: StrangerClient, attempt: int, closed: asyncio.Event) -> None:
+    async def _connect(self, client: UntrustedNatsClient, attempt: int, closed: asyncio.Event) -> None:
         connected = False
         self._complaints.clear()
         self.deaf = ""
@@ -262,7 +262,7 @@ class Link:
         connected = True
         self._client = client
 
-    def _there(self) -> StrangerClient:
+    def _there(self) -> UntrustedNatsClient:
         if self._client is None or self.since is None:
             raise LinkAwayError(self.why)
         return self._client
@@ -275,7 +275,7 @@ class Link:
         self.deaf = why
         self._changed()
 
-    def _heard_again(self, client: StrangerClient) -> None:
+    def _heard_again(self, client: UntrustedNatsClient) -> None:
         """Note which subscriptions are denied now. What was said meanwhile is unknown, as after an outage."""
         if client.denied == self.deaf:
             return

@@ -31,7 +31,7 @@ _UNDER_WAY: Final = frozenset({"Applied", "Restored", "FromWadm", "Pending", "Ov
 
 
 @dataclass(frozen=True, slots=True)
-class AppWorld:
+class AppSnapshot:
     """What stands in the cluster. ``groups`` are raw, None if they are not known."""
 
     app: Manifest
@@ -41,7 +41,7 @@ class AppWorld:
     beside: Beside = field(default_factory=Beside)
 
 
-def explain_application(world: AppWorld) -> Explanation:
+def explain_application(world: AppSnapshot) -> Explanation:
     """Return the page of an Application."""
     return SUBJECT.page(world.app, _chain(world), world.beside)
 
@@ -59,10 +59,10 @@ def is_named(app: Manifest, name: str) -> bool:
 
 def application_cause(app: Manifest, groups: Sequence[Manifest] | None) -> Line | None:
     """Return why an Application does not go on, None if it does: what its page says, but for services and Events."""
-    return cause_of(_chain(AppWorld(app, groups)))
+    return cause_of(_chain(AppSnapshot(app, groups)))
 
 
-def _chain(world: AppWorld) -> Iterator[Line]:
+def _chain(world: AppSnapshot) -> Iterator[Line]:
     item, status = world.app, world.app.get("status") or {}
     yield _object(item["metadata"])
     yield looked_at(item, MANAGER)
@@ -98,7 +98,7 @@ def _object(metadata: Manifest) -> Line:
     return Line("application", text, well=True)
 
 
-def _hosts(world: AppWorld, namespace: str, lattice: str) -> Iterator[Line]:
+def _hosts(world: AppSnapshot, namespace: str, lattice: str) -> Iterator[Line]:
     """Tell of the groups of hosts of its lattice, and of a lattice that is away."""
     if world.groups is None:
         yield Line("hosts", f"whether namespace {namespace} has hosts of its lattice is not known to this account")
@@ -178,7 +178,7 @@ def _phase(item: Manifest, status: Manifest) -> Iterator[Line]:
         yield Line("scaler", told, well, rank=Rank.CAUSE)
 
 
-def _service(world: AppWorld, namespace: str, application: str, lattice: str) -> Iterator[Line]:
+def _service(world: AppSnapshot, namespace: str, application: str, lattice: str) -> Iterator[Line]:
     """Name the Service that mirrors it, which has a page of its own."""
     for one in world.services:
         mirrors = one.application == application and lattice_name(one.lattice) == lattice

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from trellis import names
-from trellis.installer_api.spec import ShimWish
+from trellis.installer_api.spec import WantedShim
 from trellis.provisioning.ledger import Ledger
 from trellis.provisioning.nodes_and_jobs import view_job, view_node
 from trellis.provisioning.reasons import NO_POD, NODE_UPDATE_REFUSED
@@ -45,7 +45,7 @@ _BEGUN: Final = frozenset({NodeState.PROVISIONING, NodeState.VERIFYING, NodeStat
 
 
 @dataclass(frozen=True, slots=True)
-class NodeWorld:
+class NodeSnapshot:
     """What stands in the cluster. ``installers``: namespace of the Jobs; ``jobs``, ``pods``: those of the node.
 
     ``held``: by name the Shims of which nothing goes on, on any node, and why.
@@ -61,12 +61,12 @@ class NodeWorld:
     beside: Beside = field(default_factory=Beside)
 
 
-def explain_node(world: NodeWorld) -> Explanation:
+def explain_node(world: NodeSnapshot) -> Explanation:
     """Return the page of a node."""
     return SUBJECT.page(world.node, _chain(world), world.beside)
 
 
-def _chain(world: NodeWorld) -> Iterator[Line]:
+def _chain(world: NodeSnapshot) -> Iterator[Line]:
     view = view_node(dict(world.node))
     jobs = tuple(view_job(dict(job)) for job in world.jobs)
     row = row_of(view, jobs, world.ledger.entries.get(view.uid), world.shims)
@@ -106,19 +106,19 @@ def _kubelet(node: Manifest, view: NodeView) -> Line:
     return Line("kubelet", text, well=False, do=do, rank=Rank.CAUSE)
 
 
-def _leaving(world: NodeWorld, view: NodeView) -> Iterator[Line]:
+def _leaving(world: NodeSnapshot, view: NodeView) -> Iterator[Line]:
     """Yield the Shims of the node that are being deleted, where the circuit breaker holds that."""
     for name in sorted(shim.name for shim in world.shims if shim.deleting and shim.name in world.held):
         if name in view.installed:
             yield _held(world, name, "it is being deleted and still here")
 
 
-def _held(world: NodeWorld, name: str, what: str) -> Line:
+def _held(world: NodeSnapshot, name: str, what: str) -> Line:
     """Return why nothing goes on with a Shim; its own page says what to do."""
     return Line("shim", f"{name}: {what}: {world.held[name]}", False, f"`trellis explain shim/{name}`", Rank.CAUSE)
 
 
-def _wish(world: NodeWorld, view: NodeView, *, concern: bool) -> Line:
+def _wish(world: NodeSnapshot, view: NodeView, *, concern: bool) -> Line:
     if view.operating_system != SUPPORTED_OS:
         text = f"only {SUPPORTED_OS} nodes are provisioned, this one runs {view.operating_system}"
         return Line("opted in", text, well=False, rank=Rank.CAUSE)
@@ -146,7 +146,7 @@ def _out(view: NodeView) -> str:
     return f"it has no annotation {names.ANNOTATION_OPT_IN}, and no Shim's nodeSelector is for it"
 
 
-def _shims(world: NodeWorld, view: NodeView, *, begun: bool) -> Iterator[Line]:
+def _shims(world: NodeSnapshot, view: NodeView, *, begun: bool) -> Iterator[Line]:
     """Yield what each Shim that is for the node has come to there; ``begun``: an installer is, or was, at work."""
     proved = proved_of(view.installed)
     for shim in sorted(world.shims, key=lambda one: one.name):
@@ -154,7 +154,7 @@ def _shims(world: NodeWorld, view: NodeView, *, begun: bool) -> Iterator[Line]:
             continue
         wish = wish_on(shim, view, world.shims, auto_provision=False, require_checksum=False)
         has = proved.get(shim.name)
-        if not isinstance(wish, ShimWish):
+        if not isinstance(wish, WantedShim):
             text = f"{shim.name} is not installed here, {wish.value}"
             yield Line("shim", text, False, f"`trellis explain shim/{shim.name}`", Rank.CAUSE)
         elif has == wish.digest:
@@ -165,7 +165,7 @@ def _shims(world: NodeWorld, view: NodeView, *, begun: bool) -> Iterator[Line]:
             yield _held(world, shim.name, text) if held else Line("shim", f"{shim.name}: {text}", well=False)
 
 
-def _hold(world: NodeWorld, view: NodeView, state: NodeState, told: Sequence[Manifest]) -> Iterator[Line]:
+def _hold(world: NodeSnapshot, view: NodeView, state: NodeState, told: Sequence[Manifest]) -> Iterator[Line]:
     """Yield what keeps the node from going on: a halt, a pause, another operator, a refusal.
 
     ``told``: the warnings about the node since its newest Job was created, the newest first.

@@ -34,7 +34,7 @@ _MEND: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ShimWorld:
+class ShimSnapshot:
     """What stands in the cluster. ``held``: by node, what holds up its Job."""
 
     shim: Manifest
@@ -44,7 +44,7 @@ class ShimWorld:
     beside: Beside = field(default_factory=Beside)
 
 
-def explain_shim(world: ShimWorld) -> Explanation:
+def explain_shim(world: ShimSnapshot) -> Explanation:
     """Return the page of a Shim."""
     return SUBJECT.page(world.shim, _chain(world), world.beside)
 
@@ -60,7 +60,7 @@ def held_shims(shims: Iterable[Manifest]) -> dict[str, str]:
     return {name: words(one) for name, one in said.items() if one.get("status") == "True" and one["reason"] in _HELD}
 
 
-def _chain(world: ShimWorld) -> Iterator[Line]:
+def _chain(world: ShimSnapshot) -> Iterator[Line]:
     view, status = view_shim(dict(world.shim)), world.shim.get("status") or {}
     text = f"handler {view.handler or 'unknown'}, RuntimeClass {view.runtime_class or 'unknown'}"
     if view.deleting:
@@ -88,7 +88,7 @@ def _spec(status: Manifest, name: str) -> Iterator[Line]:
         yield Line("degraded", words(degraded), False, _MEND.get(reason, "").format(name=name), Rank.CAUSE)
 
 
-def _nodes(world: ShimWorld, view: ShimView, mine: Sequence[NodeView]) -> Iterator[Line]:
+def _nodes(world: ShimSnapshot, view: ShimView, mine: Sequence[NodeView]) -> Iterator[Line]:
     """Yield each node that fails or is held up; the first is why."""
     lines = [line for node in mine if (line := _node(world, view, node)) is not None]
     yield from lines[:_SHOWN]
@@ -99,7 +99,7 @@ def _nodes(world: ShimWorld, view: ShimView, mine: Sequence[NodeView]) -> Iterat
         yield Line("nodes", text, well=False, do="label a node so, or change spec.nodeSelector", rank=Rank.CAUSE)
 
 
-def _node(world: ShimWorld, view: ShimView, node: NodeView) -> Line | None:
+def _node(world: ShimSnapshot, view: ShimView, node: NodeView) -> Line | None:
     found = world.held.get(node.name)
     if found is None and node.failed is not None and node.failed.digest != node.marked_digest:
         found = failure_line(node.failure or "the last attempt failed", None)
@@ -112,7 +112,7 @@ def _node(world: ShimWorld, view: ShimView, node: NodeView) -> Line | None:
     return Line("node", text, False, found.do or f"`trellis explain node/{node.name}`", Rank.CAUSE)
 
 
-def _rollout(world: ShimWorld, status: Manifest, view: ShimView) -> Iterator[Line]:
+def _rollout(world: ShimSnapshot, status: Manifest, view: ShimView) -> Iterator[Line]:
     progressing = condition(status, "Progressing")
     resume = f"`trellis rollout resume {view.name}`"
     if view.paused:

@@ -18,6 +18,7 @@ from trellis.kube.changes import Change
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, KubeError, NotFound
 from trellis.kube.informer import Informer
+from trellis.kube.permissions import allowed_to
 from trellis.kube.resources import (
     APPLICATIONS,
     CONFIGMAPS,
@@ -32,7 +33,6 @@ from trellis.kube.resources import (
     Manifest,
     Resource,
 )
-from trellis.kube.rights import allowed_to
 from trellis.kube.watch_timings import WatchTimings
 from trellis.lattice.domain.service_views import POD_SELECTOR, SLICE_SELECTOR, view_pod
 from trellis.provisioning.nodes_and_jobs import view_job, view_node

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, NotFound
+from trellis.kube.permissions import missing_right
 from trellis.kube.resources import Manifest, Resource
-from trellis.kube.rights import missing_right
 from trellis.read_model.explain.page import Leader, Line
 from trellis.read_model.reading.leaders import read_leader
 from trellis.read_model.reading.served import NotServedError, list_served

@@ -35,7 +35,7 @@ from trellis.provisioning.views import INSTALLER_JOBS
 from trellis.read_model.errors import AnswerError
 from trellis.read_model.explain.application import (
     MANAGER,
-    AppWorld,
+    AppSnapshot,
     explain_application,
     explain_no_application,
     is_named,
@@ -47,11 +47,11 @@ from trellis.read_model.explain.hosts import SUBJECT as GROUP
 from trellis.read_model.explain.hosts import explain_group
 from trellis.read_model.explain.job import held_up_by_node, refused_by_node, unlabelled_by_node
 from trellis.read_model.explain.node import SUBJECT as NODE
-from trellis.read_model.explain.node import NodeWorld, explain_node
+from trellis.read_model.explain.node import NodeSnapshot, explain_node
 from trellis.read_model.explain.page import Explanation, Leader, Line
 from trellis.read_model.explain.service import REFLECTOR, Warned, World, explain_no_service, explain_service
 from trellis.read_model.explain.shim import SUBJECT as SHIM
-from trellis.read_model.explain.shim import ShimWorld, explain_shim, held_shims
+from trellis.read_model.explain.shim import ShimSnapshot, explain_shim, held_shims
 from trellis.read_model.explain.subject import Beside
 from trellis.read_model.reading.applications import read_apps
 from trellis.read_model.reading.cluster import Reading
@@ -106,7 +106,7 @@ async def node_page(reading: Reading, installers: str, name: str) -> Explanation
     if jobs:
         events += await reading.list(EVENTS, installers, fields=_WARNING)
     views, beside = [view_shim(one) for one in shims], Beside(leaders, events, reading.notes)
-    return explain_node(NodeWorld(node, installers, jobs, pods, views, held_shims(shims), ledger, beside))
+    return explain_node(NodeSnapshot(node, installers, jobs, pods, views, held_shims(shims), ledger, beside))
 
 
 async def shim_page(reading: Reading, installers: str, name: str) -> Explanation:
@@ -120,7 +120,7 @@ async def shim_page(reading: Reading, installers: str, name: str) -> Explanation
         _provisioning(reading),
     )
     views, beside = [view_node(one) for one in nodes], Beside(leaders, events, reading.notes)
-    return explain_shim(ShimWorld(shim, views, held, ledger, beside))
+    return explain_shim(ShimSnapshot(shim, views, held, ledger, beside))
 
 
 async def held_up(reading: Reading, installers: str) -> dict[str, Line]:
@@ -194,7 +194,7 @@ async def application_page(reading: Reading, name: str, namespace: str | None) -
     )
     views = [view_service(one) for one in services]
     return explain_application(
-        AppWorld(mine[0], groups if reading.knows(HOST_CONFIGS) else None, views, warnings, beside)
+        AppSnapshot(mine[0], groups if reading.knows(HOST_CONFIGS) else None, views, warnings, beside)
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trellis.bus.dead_letters.letters import DeadLetter
+from trellis.bus.dead_letters.read import DeadLetter
 from trellis.installer_api.redaction import redact_url
 from trellis.read_model.explain.page import Explanation, Line, Rank
 

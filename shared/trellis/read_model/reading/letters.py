@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from trellis.bus.dead_letters.letters import DeadLetter
+from trellis.bus.dead_letters.read import DeadLetter
 from trellis.installer_api.redaction import redact_url
 
 

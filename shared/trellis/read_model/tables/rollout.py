@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from trellis.installer_api.spec import ShimWish
+from trellis.installer_api.spec import WantedShim
 from trellis.provisioning.attempts import ShimLimits, asked_of, failing_on
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.reasons import NODE_UPDATE_REFUSED
@@ -232,7 +232,7 @@ def node_of(world: World, node: NodeView, outlook: Outlook) -> ShimNode | None:
     if not wanted and has is None and entry is None:
         return None
     wish = wish_on(shim, node, world.shims, auto_provision=auto, require_checksum=False)
-    if wanted and isinstance(wish, ShimWish) and has == wish.digest:
+    if wanted and isinstance(wish, WantedShim) and has == wish.digest:
         return ShimNode(node.name, NodeStage.UPDATED)
     if wanted and node.skip is not None and entry is None:
         return None
@@ -267,7 +267,7 @@ def _failure(world: World, node: NodeView, auto: bool) -> FailedAttempt | None:
     return None
 
 
-def _hold(world: World, wish: ShimWish | Refusal, halted: bool) -> str:
+def _hold(world: World, wish: WantedShim | Refusal, halted: bool) -> str:
     """Return why a node is not begun, "" if it only waits its turn."""
     if isinstance(wish, Refusal):
         return wish.value

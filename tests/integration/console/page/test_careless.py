@@ -12,8 +12,8 @@ from console.live.feed import Item, item_of_letter
 from support.console import seen_objects as objects
 from support.console.page_browser import Chrome
 from support.console.viewers import People, World, console, may
-from trellis.bus.dead_letters.letters import letter_of
-from trellis.bus.streams.stored import Stored
+from trellis.bus.dead_letters.read import letter_of
+from trellis.bus.streams.stream_reader import Stored
 from trellis.kube.resources import NODES
 
 TOKEN = "t-jane"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from trellis.kube.errors import KubeError, NotFound
+from trellis.kube.permissions import Right, lacking, missing_right
 from trellis.kube.resources import APPLICATIONS
-from trellis.kube.rights import Right, lacking, missing_right
 
 RIGHTS: Final = "deploy/rbac/application-manager.yaml"
 

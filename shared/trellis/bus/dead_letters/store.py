@@ -20,9 +20,9 @@ from nats.js.errors import BadRequestError, NotFoundError
 from trellis.bus.connection.connection import describe
 from trellis.bus.connection.dial import dial, hang_up
 from trellis.bus.connection.user_client import PermissionDenied
-from trellis.bus.dead_letters.letters import DeadLetter, Wanted, letter_of, replayed_headers
+from trellis.bus.dead_letters.read import DeadLetter, Wanted, letter_of, replayed_headers
 from trellis.bus.errors import BusError, BusUnavailable
-from trellis.bus.streams.stored import EVERYTHING, Start, StreamReader
+from trellis.bus.streams.stream_reader import EVERYTHING, Start, StreamReader
 from trellis.bus.streams.streams import DUPLICATE_WINDOW, epoch_of
 from trellis.bus.timings import ReplayTimings
 from trellis.config.nats_credentials import Credentials

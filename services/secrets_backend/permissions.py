@@ -14,8 +14,8 @@ from typing import Final
 from secrets_backend.domain.decide import Identity
 from secrets_backend.domain.resources import account_of
 from trellis.kube.errors import KubeError
+from trellis.kube.permissions import Right, lacking, missing_right
 from trellis.kube.resources import SECRETS
-from trellis.kube.rights import Right, lacking, missing_right
 
 FILE: Final = "deploy/rbac/secrets-backend.yaml"
 ROLE: Final = "trellis-secrets-backend-link"

@@ -76,7 +76,7 @@ def words_of(error: KubeError, remedy: str) -> str:
 
 
 @dataclass(slots=True)
-class MissingRights:
+class MissingPermissions:
     """The rights that runs of keys lack at present: each is said once, and the service is not ready meanwhile.
 
     ``remedy`` returns what is to be done about one.

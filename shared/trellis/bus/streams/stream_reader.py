@@ -1,7 +1,7 @@
 """Reads what is stored in a stream, in order: the past and, if wanted, what comes.
 
 In: a client, a stream, where to begin. Out: messages as they are stored. Called by ``trellis.bus.streams.tail`` (facts)
-and ``trellis.bus.dead_letters.stream``. Invariants: it changes nothing and acknowledges nothing; its consumer is taken
+and ``trellis.bus.dead_letters.store``. Invariants: it changes nothing and acknowledges nothing; its consumer is taken
 away at the end, or vanishes by itself; after an outage it goes on where it was, and never takes a stream that was made
 anew for the former one.
 """
@@ -31,7 +31,7 @@ from trellis.bus.consume.pulling import fetch
 from trellis.bus.errors import BusUnavailable, StreamError
 from trellis.bus.streams.streams import Epoch, epoch_of
 from trellis.bus.timings import ReadTimings
-from trellis.installer_api.digits import whole
+from trellis.installer_api.parse_int import whole
 
 HEADER_SIZE: Final = "Nats-Msg-Size"
 """Length of a body that was left out, in bytes: JetStream's header for consumers of headers only."""

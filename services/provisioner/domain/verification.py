@@ -14,13 +14,13 @@ from provisioner.domain.actions import (
     DeleteJob,
     LookAgain,
     ProveJob,
-    SayFact,
+    Publish,
     Snapshot,
 )
 from provisioner.domain.canary import Trial, proves_all, trial_of
+from provisioner.domain.job_failure import about, blame, judge, unlike
 from provisioner.domain.refused import update_refused
 from provisioner.domain.tasks import undo_of
-from provisioner.domain.verdicts import about, blame, judge, unlike
 from trellis.events.provision import ProvisionSucceeded
 from trellis.provisioning.leftovers import fulfilled
 from trellis.provisioning.reasons import Reason
@@ -33,7 +33,7 @@ def verify(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
         said = f"{job.uid}.succeeded"
         actions: list[Action] = []
         if said not in snapshot.said:
-            actions.append(SayFact(ProvisionSucceeded(**about(job), verified=proof.value), said, job))
+            actions.append(Publish(ProvisionSucceeded(**about(job), verified=proof.value), said, job))
         if fulfilled(job, node):
             actions.append(_clear_away(snapshot, job))
         else:

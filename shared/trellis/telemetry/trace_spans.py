@@ -82,7 +82,7 @@ def within(
         yield span
 
 
-class Stories(Generic[K]):
+class TraceSpans(Generic[K]):
     """The stories of one queue's keys."""
 
     def __init__(

@@ -20,7 +20,7 @@ from controller_host.scheduler.deliveries import Delivery, Served
 from controller_host.scheduler.guests import Prepared
 from controller_host.scheduler.starting import Parts
 from controller_host.state.marks import Marks
-from controller_host.state.progress import NotWritten, Past
+from controller_host.state.progress import NotWritten, SeenVersions
 
 if TYPE_CHECKING:
     from controller_host.guest.instance import Instance
@@ -38,7 +38,7 @@ class Kept:
         self.marks: Final = Marks(parts.progress, uid)
         self.snapshot = False
 
-    def recall(self, past: Past, prepared: Prepared) -> bool:
+    def recall(self, past: SeenVersions, prepared: Prepared) -> bool:
         """Take over what a former run left; returns whether there is a snapshot of what is to run."""
         fits = (past.sha256, past.config) == (prepared.sha256, prepared.config)
         token = self._parts.guests.note(prepared.owner(self._uid)) if fits else None
@@ -81,7 +81,7 @@ class Kept:
             return known
         return deliveries
 
-    def lose(self, past: Past | None = None) -> None:
+    def lose(self, past: SeenVersions | None = None) -> None:
         """Forget the snapshot, and what its guest has seen: the next start is cold, whatever the disk takes of that."""
         self.snapshot, self._figures.snapshot_bytes = False, 0
         self.on_disk(partial(self._parts.guests.forget, self._uid))

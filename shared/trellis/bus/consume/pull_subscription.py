@@ -20,8 +20,8 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
 
-from trellis.bus.consume.hearing import Hearing
 from trellis.bus.consume.pulling import more
+from trellis.bus.consume.staleness import Hearing
 from trellis.bus.timings import FetchTimings
 from trellis.telemetry import get_logger
 

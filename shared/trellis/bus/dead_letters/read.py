@@ -1,7 +1,7 @@
-"""Dead letters as they are read: the inverse of ``trellis.bus.dead_letters.dead``, for whatever stands in their stream.
+"""Reads dead letters: the inverse of ``trellis.bus.dead_letters.write``, for every content of their stream.
 
 Pure. In: a stored message. Out: the letter, what speaks against replaying it, and the message a replay publishes.
-Called by ``trellis.bus.dead_letters.stream`` and the command line. Invariant: garbage, or a letter made by hand, is a
+Called by ``trellis.bus.dead_letters.store`` and the command line. Invariant: garbage, or a letter made by hand, is a
 letter with gaps and never an error.
 """
 
@@ -16,7 +16,7 @@ from typing import Final
 import orjson
 
 from trellis.bus.consume.message import HEADER_MSG_ID, HEADER_TRACEPARENT
-from trellis.bus.dead_letters.dead import (
+from trellis.bus.dead_letters.write import (
     HEADER_DELIVERIES,
     HEADER_ERROR,
     HEADER_HEADERS,
@@ -27,9 +27,9 @@ from trellis.bus.dead_letters.dead import (
     HEADER_SUBSCRIPTION,
     HEADER_TRUNCATED,
 )
-from trellis.bus.streams.stored import Stored
+from trellis.bus.streams.stream_reader import Stored
 from trellis.events.subjects import ROOT_DEAD, can_be_said, plain
-from trellis.installer_api.digits import whole
+from trellis.installer_api.parse_int import whole
 from trellis.telemetry import trace_from
 
 _TOKENS: Final = 3

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from trellis.kube.errors import KubeError
-from trellis.kube.rights import lacking, missing_right
+from trellis.kube.permissions import lacking, missing_right
 
 FILE: Final = "deploy/rbac/controller-host.yaml"
 _IMPERSONATE: Final = "impersonate"

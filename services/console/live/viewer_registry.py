@@ -17,7 +17,7 @@ from typing import Any, Final
 import orjson
 
 from console.access.identity import Viewer
-from console.access.rights import Rights
+from console.access.permissions import Rights
 from console.access.sessions import greedy
 from console.domain.limits import (
     JOURNAL_IDS,
@@ -31,8 +31,8 @@ from console.http.refusals import busy
 from console.timings import Timings
 from trellis.kube.client import Kube
 from trellis.kube.errors import Call, KubeError, Unauthorized
+from trellis.kube.permissions import allowed_to
 from trellis.kube.resources import NAMESPACES
-from trellis.kube.rights import allowed_to
 from trellis.kube.transport import HttpRequest
 from trellis.read_model.live.audience import Audience, Pace
 from trellis.read_model.live.watching import Part
@@ -81,7 +81,7 @@ class Visit:
     watched: dict[tuple[str, ...], Watched] = field(default_factory=dict)
 
 
-class Lobby:
+class ViewerRegistry:
     """All visits of this process. ``connect`` makes a viewer's connection; ``lost`` is told whose visit ended so."""
 
     def __init__(  # noqa: PLR0913 (each is another part of the process)

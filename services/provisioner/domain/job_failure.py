@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from provisioner.domain.actions import Action, JudgeFailed, SayFact
+from provisioner.domain.actions import Action, JudgeFailed, Publish
 from trellis.events.provision import ProvisionFailed
 from trellis.installer_api.result import InstallResult, parse_result
 from trellis.provisioning.installer_pods import InstallerState
@@ -27,7 +27,7 @@ def judge(
 ) -> list[Action]:
     """Return what says that a Job failed: the fact, then the verdict on the Job. ``blamed`` as on the Job."""
     fact = ProvisionFailed(**about(job), reason=reason.value, message=message)
-    return [SayFact(fact, f"{job.uid}.failed", job), JudgeFailed(job, reason, message, disruptive, blamed)]
+    return [Publish(fact, f"{job.uid}.failed", job), JudgeFailed(job, reason, message, disruptive, blamed)]
 
 
 def unlike(job: JobView, node: NodeView) -> str:

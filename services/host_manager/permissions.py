@@ -10,8 +10,8 @@ from typing import Final
 
 from host_manager.settings import Settings
 from trellis.kube.errors import Call, KubeError, NotFound
+from trellis.kube.permissions import Right, lacking, missing_right
 from trellis.kube.resources import HOST_CONFIGS
-from trellis.kube.rights import Right, lacking, missing_right
 
 CLUSTER: Final = "deploy/rbac/host-manager.yaml"
 CONFINED: Final = "deploy/rbac/host-manager-confined.yaml"

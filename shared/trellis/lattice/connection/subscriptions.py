@@ -16,7 +16,7 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from trellis.lattice.connection.client import StrangerClient
+from trellis.lattice.connection.client import UntrustedNatsClient
 from trellis.limits.token_bucket import TokenBucket
 
 Heard = Callable[[str, bytes], None]
@@ -52,7 +52,7 @@ class Hearing:
         self._messages = TokenBucket(MESSAGES_PER_SECOND, MESSAGES_AT_ONCE)
         self._bytes = TokenBucket(BYTES_PER_SECOND, BYTES_AT_ONCE)
 
-    async def add(self, subject: str, heard: Heard, client: StrangerClient | None) -> None:
+    async def add(self, subject: str, heard: Heard, client: UntrustedNatsClient | None) -> None:
         """Hear a subject from now on, also after every outage."""
         self._listeners.setdefault(subject, []).append(heard)
         if client is not None and subject not in self._subscriptions:
@@ -72,7 +72,7 @@ class Hearing:
             with contextlib.suppress(*TROUBLE):
                 await subscription.unsubscribe()
 
-    async def open(self, client: StrangerClient) -> None:
+    async def open(self, client: UntrustedNatsClient) -> None:
         """Hear everything by a new connection; raises one of ``TROUBLE``."""
         for subject in list(self._listeners):
             await self._subscribe(client, subject)
@@ -85,7 +85,7 @@ class Hearing:
         """Say whether a subscription is one of these."""
         return any(one is subscription for one in self._subscriptions.values())
 
-    async def _subscribe(self, client: StrangerClient, subject: str) -> None:
+    async def _subscribe(self, client: UntrustedNatsClient, subject: str) -> None:
         async def take(message: Msg) -> None:
             if not self._may_be_heard(message):
                 self._too_much(f"more is said on {subject} than is heard: {_MOST}")

@@ -20,7 +20,7 @@ from console.access.identity import Proxy, Viewer, by_proxy, by_token, token_of
 from console.access.sessions import Session, Sessions
 from console.domain.limits import LOGINS_BURST, LOGINS_PER_SECOND
 from console.http.refusals import RefusedError, bad, busy, log_in, of_kube
-from console.live.visits import who_is
+from console.live.viewer_registry import who_is
 from console.timings import Timings
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
@@ -32,7 +32,7 @@ _HOST_COOKIE: Final = f"__Host-{_COOKIE}"
 _JSON: Final = "application/json"
 
 
-class Doors:
+class Authentication:
     """``proxy`` is None where viewers log in with a token. ``anonymous``: a connection that is nobody's."""
 
     def __init__(

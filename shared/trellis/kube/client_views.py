@@ -18,7 +18,7 @@ from trellis.runtime.fair_share import Shares
 from trellis.telemetry.health import Health
 
 
-class Perspectives(Reader):
+class ClientViews(Reader):
     """A connection to one API server, and who it can be."""
 
     def guarded(self, guard: Callable[[], None]) -> Self:
