@@ -18,6 +18,7 @@ from trellis_dev.testing.builders import a_node
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+COMPARISON = (ROOT / "docs/comparison.md").read_text()
 SETTINGS_PAGE = (ROOT / "docs/without-helm.md").read_text()
 SHIMS_PAGE = (ROOT / "docs/shims.md").read_text()
 HOSTS_PAGE = (ROOT / "docs/services/host-manager.md").read_text()
@@ -102,8 +103,8 @@ def test_the_makefile_has_the_targets_the_readme_names() -> None:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
-def test_every_figure_of_the_readme_was_measured() -> None:
-    table = README.partition("## Beside the others")[2].partition("\n## ")[0]
+def test_every_figure_of_the_comparison_and_the_readme_was_measured() -> None:
+    table = COMPARISON.partition("## Measurements")[2].partition("\n## ")[0]
     rows = [line for line in table.splitlines() if line.startswith("|")][2:]
     found = [figure for row in rows for figure in FIGURE.findall(row)] + re.findall(r"\| ([0-9][0-9,]+);", table)
     assert len(found) > 20

@@ -128,13 +128,13 @@ TOLD: Final = (
 
 FLOWS: Final[Mapping[str, tuple[Edge, ...]]] = {
     "A node": NODE,
-    "A group of hosts": GROUP,
+    "A host group": GROUP,
     "An application's Service": SERVICE,
     "An application applied with kubectl": APPLICATION,
     "An application put with wash": FROM_WADM,
     "A secret": SECRET,
-    "A Secret that changed": CHANGED,
+    "A changed Secret": CHANGED,
     "A controller": CONTROLLER,
-    "What a controller's status says": TOLD,
+    "A controller's status": TOLD,
 }
 """By the headings of docs/tracing.md."""
