@@ -105,7 +105,7 @@ async def test_each_address_is_told_and_answers() -> None:
     link = Link("nats://127.0.0.1:1", None, cluster, feed, Health("c"))
     router = web.Application().router
     Routes(settings, None, None, feed, link, None).add_to(router)  # type: ignore[arg-type]
-    page = section("What can be asked")
+    page = section("HTTP API")
     for resource in router.resources():
         path = re.sub(r"/\{.*", "", resource.canonical)
         assert f"{path}" in page, path
@@ -126,9 +126,10 @@ def test_the_fields_of_an_event_are_told() -> None:
 
 
 def test_figures_that_the_page_has_are_those_of_the_code() -> None:
-    assert f"at most {NAMESPACES}." in section("The model")
-    assert f"at most {PAGE_EVENTS})" in section("The past")
-    assert f"{STREAMS_EACH} streams each" in section("What it costs")
-    assert f"At most\n{Settings().console_viewers} viewers" in section("What it costs")
+    assert f"at most {NAMESPACES}." in section("Model stream")
+    assert f"at most {PAGE_EVENTS})" in section("Past events")
+    limits = " ".join(section("Performance and limits").split())
+    assert f"{STREAMS_EACH} streams each" in limits
+    assert f"At most {Settings().console_viewers} viewers" in limits
     for stream in STREAMS:
         assert f"`{stream}`" in section("Events")

@@ -21,11 +21,11 @@ def rows(heading: str) -> list[list[str]]:
     part = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     lines = [line for line in part.splitlines() if line.startswith("|") and not line.startswith("|---")]
     found = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    return [row for row in found if "shown by" not in row]
+    return [row for row in found if "Test" not in row]
 
 
 THREATS = rows("Threats")
-BOUNDS = rows("What one may cost all")
+BOUNDS = rows("Resource limits")
 
 
 def test_there_is_something_to_look_at() -> None:

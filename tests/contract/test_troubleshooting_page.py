@@ -1,7 +1,8 @@
-"""The page from symptom to cause names what the first line of each situation names, and the row that counts it."""
+"""The page on troubleshooting has a section for each situation: its first line, the row that counts it, its cause."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,23 +13,31 @@ from trellis.bus.connection.connection import REFUSED
 
 PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
 SUITE = Path(__file__).parents[1] / "integration" / "trellis_cli" / "test_explained.py"
+FIRST_LINE = "\n- First line: ``"
+PROBLEMS = re.split(r"^### ", re.sub(r"^## .*\n", "", PAGE, flags=re.MULTILINE), flags=re.MULTILINE)[1:]
+"""The sections of the page, each with its heading; those of situations have a first line."""
+SECTIONS = [section for section in PROBLEMS if FIRST_LINE in section]
 
 
-ROWS = [line for line in PAGE.splitlines() if line.startswith("| ")][1:]
+def test_the_page_has_a_section_for_each_situation() -> None:
+    assert len(SECTIONS) == len(SITUATIONS)
 
 
-def first_line(row: str) -> str:
-    return row.split("``")[1]
+@pytest.mark.parametrize(
+    ("section", "situation"), list(zip(SECTIONS, SITUATIONS.values(), strict=True)), ids=SITUATIONS
+)
+def test_each_section_names_what_its_situation_is_known_by(section: str, situation: Situation) -> None:
+    assert situation.names(section.partition(FIRST_LINE)[2].partition("``")[0])
+    assert f"\n- Row: `{situation.row}`\n" in section
 
 
-def test_the_table_has_a_row_for_each_situation() -> None:
-    assert len(ROWS) == len(SITUATIONS)
-
-
-@pytest.mark.parametrize(("row", "situation"), list(zip(ROWS, SITUATIONS.values(), strict=True)), ids=SITUATIONS)
-def test_each_row_names_what_its_situation_is_known_by(row: str, situation: Situation) -> None:
-    assert situation.names(first_line(row))
-    assert f"| `{situation.row}` |" in row
+@pytest.mark.parametrize("section", PROBLEMS, ids=lambda section: section.partition("\n")[0])
+def test_each_section_has_a_symptom_then_a_cause_then_a_resolution(section: str) -> None:
+    assert re.findall(r"^(?:- (Symptom): |\*\*(Cause|Resolution):\*\* )", section, re.MULTILINE) == [
+        ("Symptom", ""),
+        ("", "Cause"),
+        ("", "Resolution"),
+    ]
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
@@ -37,9 +46,10 @@ def test_each_situation_is_made_by_the_suite(name: str) -> None:
 
 
 def test_the_commands_of_the_page_exist() -> None:
-    for line in PAGE.splitlines():
-        if line.startswith("    trellis "):
-            expect_command(line.strip().removeprefix("trellis ").partition("#")[0])
+    lines = re.findall(r"`trellis ([^`]+)`", PAGE)
+    assert lines
+    for line in lines:
+        expect_command(line)
 
 
 def test_an_answer_fits_only_its_own_situation() -> None:

@@ -1,6 +1,6 @@
 """Broken situations, each by what ``trellis explain`` has to name for it; ``<…>`` stands for what differs.
 
-The integration suite makes each for real, and docs/troubleshooting.md has a row for each, in this order: a contract
+The integration suite makes each for real, and docs/troubleshooting.md has a section for each, in this order: a contract
 test sees to that. The wording is free: a situation is known by the step that is the answer, the reason in the cause,
 and the names, fields and commands of the first line.
 """
