@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / VALUES).read_text()
 ROWS = values_of(TEXT)
 COMMENTED = """\
-# -- Way of running.
-# On two lines.
+# -- Mode, `services` or
+# `bundle`.
 mode: services
 
 # About a map.
@@ -75,7 +75,7 @@ def test_the_readme_has_a_row_for_each_value() -> None:
 
 def test_comments_are_read_as_by_helm_docs() -> None:
     assert values_of(COMMENTED) == [
-        Value(("mode",), "string", '"services"', "Way of running. On two lines."),
+        Value(("mode",), "string", '"services"', "Mode, `services` or `bundle`."),
         Value(("image", "tag"), "string", '""', "Tag of the image."),
         Value(("image", "digest"), "string", '""', ""),
         Value(("pods", "resources"), "object", '{"limits": {"memory": "1Gi"}}', "Requests and limits."),
