@@ -49,7 +49,7 @@ PAGE: Final = Path("services/console/static/index.html")
 """Page that the console serves; it is built before, because this build downloads nothing."""
 
 UNUSED: Final = (
-    # Services send raw JSON by the client's session, not by its generated classes: half the size of all packages.
+    # Services send raw JSON by the client's session. Its generated classes, half the size of all packages, are unused.
     *(f"kubernetes/{client}/{part}/[!_]*.py" for client in ("client", "aio/client") for part in ("api", "models")),
     "*/tests",
     "bin",  # commands of packages
