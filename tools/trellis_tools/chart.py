@@ -125,7 +125,7 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def rules_of(rbac: Path, name: str) -> Iterator[tuple[str, str]]:
-    """Yield where a service has rules, and these as they stand in ``deploy/rbac``, with its comments."""
+    """Yield the places where a service has rules, and the text of the rules in ``deploy/rbac``, with comments."""
     for namespace, rules in _roles(rbac / f"{name}.yaml", f"trellis-{name}"):
         yield _PLACES[namespace], rules
     for key, home in _WHERE_CONFINED.items():
