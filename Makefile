@@ -1,92 +1,92 @@
-# Everything a fresh clone needs: Python >= 3.11, make and the package registries.
+# A fresh clone needs Python >= 3.11, make and the package registries.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-# Hundreds of processes start in tests: without bytecode on disk each compiles all that it imports, for seconds.
+# Tests start hundreds of processes: without bytecode on disk each compiles its imports for seconds.
 export PYTHONDONTWRITEBYTECODE :=
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Programs of tools/, which are in no distribution.
+# Programs in tools/, which no distribution contains.
 TOOL = PYTHONPATH=tools $(BIN)/python -m trellis_tools
 UV := $(BIN)/uv
 STAMP := $(VENV)/.installed
-# Installs the locks; the same version stands in the dev group, so that the sync keeps it.
+# Installs the locks. The dev group pins the same version, so that the sync keeps it.
 UV_VERSION := 0.13.8
-# Run from a directory of its own, so that its packages are in no lock of ours.
+# Runs in an environment of its own, so that no lock contains its packages.
 PIP_AUDIT_VERSION := 2.10.1
 HAS_NODE := command -v node >/dev/null && command -v npm >/dev/null
 
 .PHONY: help install demo page images lint check test audit test-all flaky sabotage fuzz chaos soak bench docs generate verify lock format clean
 
-help: ## Show this list
+help: ## List all targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[36m%-10s\033[0m %s\n", $$1, $$2}'
 
-install: $(STAMP) ## Make .venv with everything in it
+install: $(STAMP) ## Create .venv with all dependencies
 
 $(STAMP): requirements.lock requirements-dev.lock pyproject.toml devtools/pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Trellis needs Python >= 3.11; {sys.executable} is {v.major}.{v.minor}: set PYTHON=/path/to/python3.11")'
-	@echo "installing what requirements-dev.lock names into $(VENV) ..." >&2
+	@echo "installing requirements-dev.lock into $(VENV) ..." >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test "$$($(UV) --version 2>/dev/null | cut -d' ' -f2)" = "$(UV_VERSION)" || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@$(UV) pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements-dev.lock
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable . --editable devtools
 	@touch $@
 
-demo: install ## See it work: a real control plane, 20 simulated nodes, the services
+demo: install ## Run a demo: a real control plane, 20 simulated nodes, the services
 	@$(BIN)/trellis demo $(ARGS)
 
-page: install ## The console's page, for a console from this checkout and for images (node, npm)
+page: install ## Build the console's web page, for this checkout and for images (node, npm)
 	@$(BIN)/trellis dev page
 
-images: install ## Both images, with SBOM and licences, into build/images (root, Linux)
+images: install ## Build both images, with SBOM and licences, into build/images (root, Linux)
 	@$(BIN)/trellis dev image --export build/images $(ARGS)
 
-lint: install ## Lint, types and import contracts
+lint: install ## Check lint, types and import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/mypy deploy/images/*.py
 	@PYTHONPATH=tools $(BIN)/lint-imports --no-cache
-	@if $(HAS_NODE); then $(BIN)/trellis dev page --check; else echo "no node here: the console's page is neither built nor checked" >&2; fi
+	@if $(HAS_NODE); then $(BIN)/trellis dev page --check; else echo "node or npm not found: the console's page is neither built nor checked" >&2; fi
 
-check: lint ## Before each commit: lint, and the unit and contract tests that are quick
+check: lint ## Run before each commit: lint, and the fast unit and contract tests
 	@$(BIN)/python tests/units.py --quick
 
-audit: install ## Known vulnerabilities of what the locks name; needs PyPI itself, not a mirror without its data
+audit: install ## Report known vulnerabilities of locked packages; needs PyPI, not a mirror without its vulnerability data
 	@for lock in requirements-services.lock requirements-installer.lock requirements-images.lock requirements-dev.lock; do \
 		echo "$$lock" >&2; \
 		$(UV) tool run --quiet --python $(BIN)/python pip-audit@$(PIP_AUDIT_VERSION) --strict --disable-pip --require-hashes -r $$lock || exit 1; \
 	done
 
-test: lint ## Everything CI runs: lint, all unit and contract tests, each service with a real nats-server and kube-apiserver
+test: lint ## Run all that CI runs: lint, unit and contract tests, each service with a real nats-server and kube-apiserver
 	@$(BIN)/python tests/units.py $(UNITS)
 	@$(BIN)/trellis dev tools --jaeger
 	@if $(HAS_NODE) && { command -v chromium || command -v apt-get; } >/dev/null; then $(BIN)/trellis dev page --browser; else \
-		echo "no node here, or no Chromium to be had: the console's page is not looked at in a browser" >&2; fi
+		echo "node, npm or Chromium not found: the console's page is not tested in a browser" >&2; fi
 	@$(BIN)/python tests/integration/run.py
 
-test-all: install ## What `make test` leaves out: real nodes (root, Linux), wadm, other operators, chaos, fuzz (hours); ARGS="--only TEXT --record"
+test-all: install ## Run what `make test` leaves out: real nodes (root, Linux), wadm, other operators, chaos, fuzz (hours); ARGS="--only TEXT --record"
 	@$(BIN)/python tests/e2e/run.py $(ARGS)
 
-flaky: install ## One test many times beside busy processes: TEST=tests/…::test_… RUNS=50
+flaky: install ## Run one test many times under CPU load: TEST=tests/…::test_… RUNS=50
 	@$(BIN)/python tests/flaky.py $(or $(RUNS),50) $(TEST)
 
-sabotage: install ## Break the product line by line; a test has to fail each time: ARGS="PART OF A NAME"
+sabotage: install ## Mutate the product line by line; a test must fail each time: ARGS="PART OF A NAME"
 	@$(BIN)/python tests/sabotage/run.py $(ARGS)
 
-fuzz: install ## Wrong input for every parser, by seed; ARGS="--cases 1000000 --seed N --jobs N --only TARGET"
+fuzz: install ## Fuzz every parser with invalid input, by seed; ARGS="--cases 1000000 --seed N --jobs N --only TARGET"
 	@$(BIN)/python tests/fuzz/run.py $(ARGS)
 
-chaos: install ## Break the whole system on purpose, by seed: SEED= RUNS= SECONDS=; ARGS="--show" prints a schedule
+chaos: install ## Inject faults into the whole system, by seed: SEED= RUNS= SECONDS=; ARGS="--show" prints a schedule
 	@$(BIN)/python tests/chaos/run.py $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
 
-soak: install ## The whole system at work for half an hour, and whether it grows: SECONDS= SEED=; ARGS="--record"
+soak: install ## Run the whole system for 30 minutes; fails if a process grows: SECONDS= SEED=; ARGS="--record"
 	@$(BIN)/python tests/chaos/soak.py $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
 
-bench: install ## Every benchmark, printed with the machine it ran on
+bench: install ## Run all benchmarks and print the machine that they run on
 	@$(BIN)/python bench/provision.py $(ARGS)
 	@$(BIN)/python bench/bus.py
 	@$(BIN)/python bench/watch.py
@@ -110,19 +110,20 @@ bench: install ## Every benchmark, printed with the machine it ran on
 	@$(BIN)/python bench/console_page.py
 	@$(BIN)/python bench/load/run.py --share 1/8
 
-docs: install ## Build docs/ as a site in build/site; a link that leads nowhere fails
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict # not quietly: then warnings would not count
+docs: install ## Build docs/ as a site in build/site; a broken link fails the build
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict # not with --quiet, which ignores warnings
 
-generate: install ## Write the generated files (event schemas, the table of facts, NATS users, reference pages)
+generate: install ## Write the generated files (event schemas, tables, NATS users, the chart's README, reference pages)
 	@$(TOOL).events.generate deploy/events
 	@$(TOOL).events.table docs/bus.md
-	@$(TOOL).bus_users deploy/nats # NKeys of one cluster by name; the chart's has passwords, and values in place of names
+	@$(TOOL).bus_users deploy/nats # NKeys of one named cluster; the chart's file has passwords, and values instead of names
 	@$(TOOL).bus_users --chart deploy/helm/trellis/nats
 	@$(TOOL).crds.generate deploy/helm/trellis/definitions
-	@$(TOOL).crds.generate --schemas deploy/schemas # refuse unknown fields, which the CRDs let the API server drop
+	@$(TOOL).crds.generate --schemas deploy/schemas # reject unknown fields, which the API server prunes by the CRDs
 	@$(TOOL).monitoring.generate .
 	@$(TOOL).services .
 	@$(TOOL).chart .
+	@$(TOOL).chart_readme .
 	@$(TOOL).base.generate deploy/base
 	@$(TOOL).reference docs/reference deploy/rbac
 	@$(BIN)/python tests/chaos/record.py docs/reliability.md
@@ -131,7 +132,7 @@ generate: install ## Write the generated files (event schemas, the table of fact
 	@$(BIN)/python bench/load/page.py docs/operations/scale.md
 	@$(BIN)/python tests/sabotage/run.py --page
 
-verify: install ## Fail if a generated file differs from what `make generate` writes
+verify: install ## Check that generated files are what `make generate` writes
 	@$(TOOL).events.generate --check deploy/events
 	@$(TOOL).events.table --check docs/bus.md
 	@$(TOOL).bus_users --check deploy/nats
@@ -141,6 +142,7 @@ verify: install ## Fail if a generated file differs from what `make generate` wr
 	@$(TOOL).monitoring.generate --check .
 	@$(TOOL).services --check .
 	@$(TOOL).chart --check .
+	@$(TOOL).chart_readme --check .
 	@$(TOOL).base.generate --check deploy/base
 	@$(TOOL).reference --check docs/reference deploy/rbac
 	@$(BIN)/python tests/chaos/record.py --check docs/reliability.md
@@ -148,11 +150,11 @@ verify: install ## Fail if a generated file differs from what `make generate` wr
 	@$(BIN)/python tests/e2e/record.py --check docs/reliability.md
 	@$(BIN)/python bench/load/page.py --check docs/operations/scale.md
 
-format: install ## Format and fix what can be fixed
+format: install ## Format, and apply the fixes of ruff
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-lock: ## Resolve the dependencies anew into the hashed locks
+lock: ## Resolve the dependencies into the hashed locks
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 pyproject.toml -o requirements.lock
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 pyproject.toml --extra controllers -o requirements-services.lock
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 pyproject.toml devtools/pyproject.toml --no-emit-package trellis-wasm --all-extras --group dev -o requirements-dev.lock

@@ -1,8 +1,9 @@
-"""Puts what an image holds together, in the stage that builds it; the image itself gets the result and none of this.
+"""Assembles the contents of an image in its build stage; only the result is copied into the image.
 
-In: the name of an image, the locked packages in /packages, our sources and pyproject.toml in the working directory.
-Out: an environment of Python in the image's directory, without pip or anything else that installs; bytecode that needs
-no check; our commands. Called by the Dockerfiles beside it; standard library only. Invariant: nothing is fetched.
+In: the name of an image, the locked packages in /packages, the sources and pyproject.toml in the working directory.
+Out: a Python environment in the image's directory without pip or other installers, bytecode that is not checked against
+its source, and the commands. Called by the Dockerfiles in this directory; standard library only. Invariant: nothing is
+downloaded.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ PACKAGES: Final = Path("/packages")
 
 @dataclass(frozen=True)
 class Contents:
-    """What of ours an image has (files and directories), which commands, and where all of it lies."""
+    """The sources (files and directories) and commands of an image, and the directory of its environment."""
 
     root: Path
     sources: tuple[str, ...]
     commands: tuple[str, ...]
-    """Names of console scripts; none is all."""
+    """Names of console scripts; empty means all."""
 
 
 IMAGES: Final = {
@@ -42,23 +43,23 @@ IMAGES: Final = {
 }
 
 _NOT_OURS: Final = ("page",)
-"""Below our sources: what the console's page is built from, which is not what is served."""
+"""Directories that are not copied: the sources of the console's page, which are not served."""
 
 PAGE: Final = Path("services/console/static/index.html")
-"""What the console serves; built before, since nothing is fetched here."""
+"""Page that the console serves; it is built before, because this build downloads nothing."""
 
 UNUSED: Final = (
-    # Services speak raw JSON over the client's session, and never by its generated classes: half of all packages' size.
+    # Services send raw JSON by the client's session. Its generated classes, half the size of all packages, are unused.
     *(f"kubernetes/{client}/{part}/[!_]*.py" for client in ("client", "aio/client") for part in ("api", "models")),
     "*/tests",
-    "bin",  # commands of others
+    "bin",  # commands of packages
     "**/*.pyi",
 )
-"""What nothing here imports, as patterns below the packages."""
+"""Files that Trellis does not import, as patterns relative to the packages."""
 
 
 def assemble(image: Contents, packages: Path, project: dict[str, Any]) -> Path:
-    """Make an image's environment and return the directory of its packages, which were in ``packages`` before."""
+    """Create an image's environment with the packages in ``packages`` and return the directory of its packages."""
     venv.create(image.root, with_pip=False, symlinks=True)
     for script in (image.root / "bin").glob("[aA]ctivate*"):
         script.unlink()
@@ -73,14 +74,14 @@ def assemble(image: Contents, packages: Path, project: dict[str, Any]) -> Path:
     _describe(site, project, scripts)
     for name, entry in scripts.items():
         _command(image.root / "bin", name, entry)
-    # Here, because the file system of a container may be read-only, and each run would compile anew.
+    # Compiled here, because containers may have a read-only file system and would compile at each start.
     if not compileall.compile_dir(site, quiet=1, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH):
         raise SystemExit("assemble: a module does not compile, see above")
     return site
 
 
 def _copy(source: Path, site: Path) -> None:
-    """Copy a package, or a module of one, as it is imported: the first directory is a source root."""
+    """Copy a package or a module to its import path: the first directory is a source root."""
     target = site / Path(*source.parts[1:])
     if source.is_dir():
         shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", *_NOT_OURS))
@@ -90,7 +91,7 @@ def _copy(source: Path, site: Path) -> None:
 
 
 def _remove_unused(site: Path) -> None:
-    """Remove what nothing imports, and its lines in what distributions say of their files."""
+    """Remove unused files, and their lines in the RECORD files of distributions."""
     removed = set()
     for pattern in UNUSED:
         for path in sorted(site.glob(pattern)):
@@ -108,7 +109,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _describe(site: Path, project: dict[str, Any], scripts: dict[str, str]) -> None:
-    """Write what an installed distribution has: the version, which commands print and spans carry, and the licence."""
+    """Write the metadata of an installed distribution: version (for commands and spans), licence, entry points."""
     info = site / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
     (info / "licenses").mkdir(parents=True)
     shutil.copyfile("LICENSE", info / "licenses" / "LICENSE")
@@ -135,6 +136,6 @@ def _command(directory: Path, name: str, entry: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "services" and not PAGE.is_file():
-        raise SystemExit("assemble: the console's page is not built: `trellis dev page` in the checkout builds it")
+        raise SystemExit("assemble: the console's page is not built: run `trellis dev page` in the checkout")
     told = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
     print("assembled", assemble(IMAGES[sys.argv[1]], PACKAGES, told))

@@ -1,12 +1,12 @@
-# The container of the installer Job: Python, two packages, this program. The base is an argument, so that it can come
+# Image of the installer Job: Python, two packages and the installer. The base image is an argument, so that it can come
 # from any registry; it needs Python 3.11 or later and nsenter (util-linux).
 #   docker build -f deploy/images/installer.Dockerfile -t trellis-installer .
-# With a package index of your own: --secret id=pip.conf,src=pip.conf; nothing of it stays. Where a build reaches none,
-# give it the packages; then nothing is fetched and the base needs no pip: `trellis dev image` does it.
+# Private package index: --secret id=pip.conf,src=pip.conf, which is not stored in the image. Without access to an index,
+# put the packages into the build context; the build then downloads nothing and needs no pip, as with `trellis dev image`.
 ARG BASE=python:3.11-slim
 FROM ${BASE} AS build
 WORKDIR /src
-# Each a file, and a directory that need not be there.
+# Each line copies a file, and a directory that is optional.
 COPY requirements-images.lock tool-packages*/ /tools/
 COPY requirements-installer.lock installer-packages*/ /packages/
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
@@ -26,27 +26,27 @@ RUN python3 assemble.py installer \
  && /opt/trellis-installer/bin/python3 -m node_installer.domain.canary > /canary.wasm
 
 FROM ${BASE}
-# What a base of Python brings to install more with; a base without it is as it was.
+# Remove the package installers of Python base images; other base images are unchanged.
 RUN rm -rf /usr/local/bin/pip* /usr/local/lib/python3*/ensurepip \
     /usr/local/lib/python3*/site-packages/pip* /usr/local/lib/python3*/site-packages/setuptools* \
     /usr/local/lib/python3*/site-packages/wheel* /usr/local/lib/python3*/site-packages/pkg_resources \
     /usr/local/lib/python3*/site-packages/_distutils_hack /usr/local/lib/python3*/site-packages/distutils-precedence.pth
 COPY --from=build /opt/trellis-installer /opt/trellis-installer
 COPY --from=build /inventory /usr/share/doc/trellis
-# What a canary pod runs on a node that has this image already: a Wasm runtime finds it by its path.
+# Module that canary pods run; nodes with this image have it already, and the Wasm runtime finds it by its path.
 COPY --from=build /canary.wasm /canary.wasm
 ARG BASE
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="trellis-node-installer" \
-      org.opencontainers.image.description="Installs shims of WebAssembly on a node of Kubernetes" \
+      org.opencontainers.image.description="Installs WebAssembly shims on a Kubernetes node" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.base.name="${BASE}"
-# Root, unlike the services: it is a privileged Job that writes to the node's disk and restarts the node's runtime.
+# Runs as root: the privileged Job writes to the node's disk and restarts the node's container runtime.
 USER 0:0
-# PATH is the base's: commands on the node get it, too.
+# PATH is that of the base image, because commands on the node inherit it.
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 ENTRYPOINT ["/opt/trellis-installer/bin/trellis-node-installer"]
 CMD ["install"]

@@ -1,9 +1,9 @@
-"""Says what an image holds: a CycloneDX SBOM, the licences with their texts, the packages of the base.
+"""Writes the inventory of an image: a CycloneDX SBOM, the licences with their texts, the packages of the base image.
 
 In: the directory of an assembled image, its lock, the tools of requirements-images.lock; the console's sources if its
-page is in the image. Out: files in a directory that goes into the image. Called by the Dockerfiles beside it.
-Invariant: the SBOM is made of what is installed, not of what was asked for, and the build fails where the lock and that
-differ, or a package does not say its licence. Of the page, which is one file, it is what npm's lock has for it.
+page is in the image. Out: files in a directory that is copied into the image. Called by the Dockerfiles in this
+directory. Invariant: the SBOM lists the installed packages; the build fails if they differ from the lock, or if a
+package declares no licence. For the console's page, which is one file, the SBOM lists the packages of npm's lock.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HASH: Final = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 @dataclass(frozen=True)
 class Pin:
-    """One package of a lock: what may be installed, on which Pythons (a marker; empty is all), with which hashes."""
+    """A package of a lock: name, version, environment marker (empty: always) and permitted hashes."""
 
     name: str
     version: str
@@ -43,7 +43,7 @@ class Pin:
 
 
 def pins(lock: str) -> dict[str, Pin]:
-    """Return what a lock pins, by normalised name."""
+    """Return the packages of a lock by normalised name."""
     return {
         normalised(name): Pin(name, version, marker, tuple(_HASH.findall(hashes)))
         for name, version, marker, hashes in _PINNED.findall(lock)
@@ -51,12 +51,12 @@ def pins(lock: str) -> dict[str, Pin]:
 
 
 def normalised(name: str) -> str:
-    """Return the name as package indexes compare it."""
+    """Return the normalised name, by which package indexes compare."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def differences(components: dict[str, Any], wanted: dict[str, Pin]) -> Iterator[str]:
-    """Yield what is wrong: a package that the lock has not in this version, or one of the lock that is missing."""
+    """Yield each error: a package or version that is not in the lock, no declared licence, a missing package."""
     from packaging.markers import Marker  # noqa: PLC0415 - of the tools
 
     for name, component in components.items():
@@ -64,17 +64,17 @@ def differences(components: dict[str, Any], wanted: dict[str, Pin]) -> Iterator[
         if pin is None or pin.version != component["version"]:
             yield f"{name} {component['version']} is installed and not in the lock"
         if not component.get("licenses"):
-            yield f"{name} does not say its licence"
+            yield f"{name} declares no licence"
     for name, pin in wanted.items():
         if name not in components and (not pin.marker or Marker(pin.marker).evaluate()):
             yield f"{name} {pin.version} is in the lock and not installed"
 
 
 def with_hashes(bom: dict[str, Any], wanted: dict[str, Pin]) -> dict[str, Any]:
-    """Return the SBOM with the hashes of the lock, and the Python that runs all of it.
+    """Return the SBOM with the hashes of the lock and with the Python interpreter.
 
     Raises:
-        SystemExit: if lock and components differ.
+        SystemExit: lock and components differ.
     """
     components = {normalised(one["name"]): one for one in bom["components"]}
     wrong = sorted(differences(components, wanted))
@@ -83,7 +83,7 @@ def with_hashes(bom: dict[str, Any], wanted: dict[str, Pin]) -> dict[str, Any]:
     for name, component in components.items():
         files = {
             "type": "distribution",
-            # The package as a whole: each hash is one of its files, for some platform.
+            # Each hash is that of one file of the package, for some platform.
             "url": component["purl"],
             "comment": "files that the lock allows",
             "hashes": [{"alg": "SHA-256", "content": content} for content in wanted[name].hashes],
@@ -93,7 +93,7 @@ def with_hashes(bom: dict[str, Any], wanted: dict[str, Pin]) -> dict[str, Any]:
 
 
 def license_list(bom: dict[str, Any], texts: dict[str, list[tuple[str, str]]]) -> str:
-    """Return a line for each component, and below the texts that packages carry, by normalised name."""
+    """Return a line for each component, then the licence texts of packages; ``texts`` is by normalised name."""
     components = sorted([bom["metadata"]["component"], *bom["components"]], key=lambda one: str(one["name"]).lower())
     lines = [f"{one['name']} {one['version']}: {license_of(one)}" for one in components]
     for one in components:
@@ -103,7 +103,7 @@ def license_list(bom: dict[str, Any], texts: dict[str, list[tuple[str, str]]]) -
 
 
 def license_of(component: dict[str, Any]) -> str:
-    """Return a component's licences as its metadata has them."""
+    """Return the licences in a component's metadata."""
     found = component.get("licenses", ())
     exact = [one.get("expression") or one["license"].get("id") for one in found]
     named = [one["license"]["name"].rpartition(" :: ")[2] for one in found if "name" in one.get("license", {})]
@@ -111,10 +111,10 @@ def license_of(component: dict[str, Any]) -> str:
 
 
 def page_components(lock: str) -> list[dict[str, Any]]:
-    """Return what is bundled into the page: the packages of npm's lock that are not for building and testing alone.
+    """Return the packages bundled into the page: those of npm's lock that are not development dependencies.
 
     Raises:
-        SystemExit: one of them does not say its licence, or has no hash.
+        SystemExit: a package declares no licence, or has no hash.
     """
     found = []
     for path, package in sorted(json.loads(lock)["packages"].items()):
@@ -141,13 +141,13 @@ def page_components(lock: str) -> list[dict[str, Any]]:
 
 
 def page_texts(text: str) -> dict[str, list[tuple[str, str]]]:
-    """Return the licences that the page's build gathered, by the name of their package."""
+    """Return the licence texts that the page's build collected, by name of the package."""
     parts = [part.partition("\n\n") for part in text.split("\n----\n\n")]
     return {normalised(head.split(" ")[0]): [("LICENSE", body)] for head, _, body in parts}
 
 
 def main(root: Path, lock: Path, out: Path, console: Path | None = None) -> None:
-    """Write the inventory of what is installed below ``root``, and of the page of a console."""
+    """Write the inventory of the packages installed in ``root``, and of the console's page."""
     sys.path.insert(0, str(TOOLS))
     out.mkdir(parents=True)
     [site] = root.glob("lib/python*/site-packages")
@@ -180,7 +180,7 @@ def _python() -> dict[str, Any]:
 
 
 def _installed(root: Path, site: Path, file: Path) -> dict[str, Any]:
-    """Return what CycloneDX's tool sees in the environment; it writes a file."""
+    """Return the SBOM that CycloneDX's tool writes for the environment."""
     said = ["environment", "--pyproject", "pyproject.toml", "--output-reproducible", "-o", str(file)]
     sys.argv = ["cyclonedx-py", *said, str(root / "bin" / "python3")]
     try:
@@ -196,7 +196,7 @@ def _installed(root: Path, site: Path, file: Path) -> dict[str, Any]:
 
 
 def _named_license(site: Path, name: str) -> list[dict[str, Any]]:
-    """Return what a package calls its licence, where that is no name SPDX knows: the tool leaves such out."""
+    """Return the licence name of a package that is not an SPDX identifier; the tool omits such names."""
     [distribution] = distributions(name=name, path=[str(site)])
     said = str(distribution.metadata.json.get("license", "")).strip()
     return [{"license": {"name": said, "acknowledgement": "declared"}}] if said and "\n" not in said else []
@@ -212,7 +212,7 @@ def _validate(text: str) -> None:
 
 
 def _texts(site: Path) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Yield names of distributions and the licence files that they carry, with their text."""
+    """Yield names of distributions, and their licence files with text."""
     for info in sorted(site.glob("*.dist-info")):
         name = normalised(info.name.removesuffix(".dist-info").rpartition("-")[0])
         files = sorted(path for path in info.rglob("*") if path.is_file() and _is_license(path.relative_to(info)))

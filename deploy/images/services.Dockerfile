@@ -1,14 +1,14 @@
-# All services and the `trellis` command: Python, the packages of one lock, this program. The base is an argument, so that
-# it can come from any registry; it needs Python 3.11 or later.
+# Image of all services and the `trellis` command: Python, the packages of one lock, and Trellis. The base image is an
+# argument, so that it can come from any registry; it needs Python 3.11 or later.
 #   docker build -f deploy/images/services.Dockerfile -t trellis .
-# The console's page has to be there before: `make page`, or, without node and Python here,
+# Build the console's web page first: `make page`, or without node and Python:
 #   docker run --rm -v "$PWD":/src -w /src/services/console/page node:22-slim sh -c 'npm ci --ignore-scripts && node build.mjs'
-# With a package index of your own: --secret id=pip.conf,src=pip.conf; nothing of it stays. Where a build reaches none,
-# give it the packages; then nothing is fetched and the base needs no pip: `trellis dev image` does it.
+# Private package index: --secret id=pip.conf,src=pip.conf, which is not stored in the image. Without access to an index,
+# put the packages into the build context; the build then downloads nothing and needs no pip, as with `trellis dev image`.
 ARG BASE=python:3.11-slim
 FROM ${BASE} AS build
 WORKDIR /src
-# Each a file, and a directory that need not be there.
+# Each line copies a file, and a directory that is optional.
 COPY requirements-images.lock tool-packages*/ /tools/
 COPY requirements-services.lock services-packages*/ /packages/
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
@@ -25,7 +25,7 @@ RUN python3 assemble.py services \
  && /opt/trellis/bin/trellis version
 
 FROM ${BASE}
-# What a base of Python brings to install more with; a base without it is as it was.
+# Remove the package installers of Python base images; other base images are unchanged.
 RUN rm -rf /usr/local/bin/pip* /usr/local/lib/python3*/ensurepip \
     /usr/local/lib/python3*/site-packages/pip* /usr/local/lib/python3*/site-packages/setuptools* \
     /usr/local/lib/python3*/site-packages/wheel* /usr/local/lib/python3*/site-packages/pkg_resources \
@@ -41,7 +41,7 @@ LABEL org.opencontainers.image.title="trellis" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.base.name="${BASE}"
-# No user of the base: it owns nothing. What it writes are volumes, at /tmp and below /var/lib/trellis.
+# The user does not exist in the base image and owns no files. Services write only to volumes: /tmp and /var/lib/trellis.
 USER 65532:65532
 ENV PATH=/opt/trellis/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 ENTRYPOINT ["trellis"]

@@ -1,8 +1,8 @@
-"""Builds the console's page when a wheel is built, so that it is inside.
+"""Builds the console's page when a wheel is built, so that the wheel contains it.
 
-In: the checkout. Out: ``services/console/static``. Called by hatchling, where there is nothing but the standard
-library. Invariant: a page that is newer than its sources is taken as it is (`trellis dev page` made it); without node
-the wheel is built all the same, and its console says what to do instead of the page.
+In: the checkout. Out: ``services/console/static``. Called by hatchling; standard library only. Invariant: a page that
+is newer than its sources is kept (`trellis dev page` built it); without node the wheel is built without the page, and
+its console shows instructions instead.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _NOT_SOURCES = {"node_modules", "build", "test"}
 
 
 class PageHook(BuildHookInterface[Any]):
-    """What hatchling calls before it gathers files."""
+    """Build hook, which hatchling calls before it collects files."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build the page unless it is there; an editable install is made in a moment, and gets it by command."""
+        """Build the page unless it is up to date; editable installs build it by a separate command."""
         del build_data
         sources = Path(self.root) / "services" / "console" / "page"
         index = sources.parent / "static" / "index.html"
         if version == "editable" or _is_newer(index, sources):
             return
         if shutil.which("node") is None or shutil.which("npm") is None:
-            self.app.display_warning("there is no node: the wheel's console has no page, or an old one")
+            self.app.display_warning("node or npm not found: the wheel's console has no page, or an outdated one")
             return
         if not (sources / "node_modules").exists():
             subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=sources, check=True)

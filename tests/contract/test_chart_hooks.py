@@ -86,8 +86,8 @@ def test_an_installer_image_said_twice_alike_is_no_conflict() -> None:
         ),
         ({"kwasmOperator": {"autoProvision": "yes"}}, "kwasmOperator.autoProvision"),
         ({"kwasmOperator": {"image": "x"}}, "image is not allowed"),
-        ({"replicaCount": 1}, "replicaCount: is a value of KWasm's chart; here: say services.nodeWatcher.replicas"),
-        ({"imagePullSecrets": [{"name": "x"}]}, "imagePullSecrets: is a value of KWasm's chart; here: say image.pull"),
+        ({"replicaCount": 1}, "set services.nodeWatcher.replicas and"),
+        ({"imagePullSecrets": [{"name": "x"}]}, "set image.pullSecrets"),
         (
             {"image": {"repository": "ghcr.io/kwasm/kwasm-operator"}},
             "image.repository: ghcr.io/kwasm/kwasm-operator is",

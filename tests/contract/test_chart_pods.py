@@ -219,7 +219,7 @@ def test_all_that_runs_has_a_network_policy() -> None:
         ({"nats": {"enabled": False}}, "nats.url: needs the address"),
         ({"nats": {"url": "nats://x:4222"}}, "set nats.enabled to false"),
         ({"nats": {"enabled": False, "url": "nats://user:password@x:4222"}}, "nats.url"),
-        ({"installers": {"namespace": "trellis-system"}}, "installers.namespace: is that of the installation"),
+        ({"installers": {"namespace": "trellis-system"}}, "installers.namespace: is the release namespace"),
         (
             {"services": {"hostManager": {"watchNamespaces": ["shop"]}}},
             "services.hostManager.watchNamespaces: needs services.applicationManager.enabled=false",

@@ -150,11 +150,11 @@ def test_what_may_be_watched_by_default_is_what_the_service_watches_by_default()
         ),
         (
             {"secrets": {"accounts": [{"namespace": "shop", "serviceAccount": "a"}] * 2}},
-            "a of namespace shop stands there twice",
+            "secrets.accounts: a of namespace shop has",
         ),
         (
             {"secrets": {"accounts": [{"namespace": "shop", "user": "system:masters"}]}},
-            "system:masters is one of Kubernetes' own",
+            "secrets.accounts: user system:masters",
         ),
         ({"secrets": {"accounts": [{"namespace": "*", "serviceAccount": "a"}]}}, "secrets.accounts.0.namespace"),
         (
@@ -188,7 +188,7 @@ def test_what_may_be_watched_by_default_is_what_the_service_watches_by_default()
         ),
         (
             {"controllers": {"accounts": [{"namespace": "shop", "serviceAccount": "a"}] * 2}},
-            "shop/a stands there twice",
+            "controllers.accounts: shop/a has",
         ),
         ({"services": {"secretBackend": {"enabled": True}}}, "Additional property secretBackend is not allowed"),
         ({"services": {"secretsBackend": {"enabled": "yes"}}}, "services.secretsBackend.enabled"),

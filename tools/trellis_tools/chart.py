@@ -1,8 +1,9 @@
 """Writes what the Helm chart has of each service, or checks it: ``make generate``, ``make verify``.
 
-In: the registry of services, their settings, ``deploy/rbac``, the chart. Out: the settings of each service in
-``values.schema.json`` and the rules of each in ``rights/``, or an exit status with the reasons.
-Invariants: a rule stands in ``deploy/rbac`` and nowhere else by hand; what else the schema has is left as it is.
+In: the registry of services, their settings, ``deploy/rbac``, the chart. Out: ``values.schema.json`` with the settings
+of each service and the descriptions of all values, and the rules of each service in ``rights/``, or an exit status with
+the reasons. Invariants: a rule is written by hand in ``deploy/rbac`` only, and the description of a value in
+``values.yaml``; the rest of the schema is kept.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ import yaml
 
 from trellis.config.errors import RENAMED_SETTINGS
 from trellis.services import SERVICES, Service
+from trellis_tools.chart_values import Keys, descriptions_of
 
 CHART: Final = Path("deploy/helm/trellis")
 RBAC: Final = Path("deploy/rbac")
 SCHEMA: Final = CHART / "values.schema.json"
+VALUES: Final = CHART / "values.yaml"
 SET_BY_THE_CHART: Final = frozenset({
     "kubeconfig", "context", "nats_url", "nats_nkey_file", "nats_credentials_file", "nats_ca_file", "stream_replicas",
     "cluster", "namespace", "health_port", "otlp_endpoint", "trace_sample_ratio", "identity", "installer_namespace",
@@ -30,7 +33,7 @@ SET_BY_THE_CHART: Final = frozenset({
     "console_port", "console_address", "console_auth", "console_proxy_secret_file", "console_proxy_ca_file",
     "console_tls_cert_file", "console_tls_key_file",
 })  # fmt: skip
-"""Settings that values of the chart say by other names, or that no pod needs."""
+"""Settings that other values of the chart set, or that no pod needs."""
 _HEADER: Final = "# Generated from deploy/rbac by `make generate`; do not edit.\n"
 _PLACES: Final = {
     "trellis-system": "home",
@@ -40,7 +43,7 @@ _PLACES: Final = {
     None: "cluster",
 }
 """Where rules apply, by the namespace of their role; a ClusterRole has none."""
-_VALUES: Final = {
+_IN_TEMPLATES: Final = {
     "trellis-system": "{{ .Release.Namespace }}",
     "trellis-installers": "{{ .Values.installers.namespace }}",
 }
@@ -68,29 +71,35 @@ def main(argv: list[str] | None = None) -> int:
 
 def documents(root: Path) -> dict[Path, str]:
     """Return the text of each file by its path in the repository."""
-    found = {SCHEMA: with_settings((root / SCHEMA).read_text())}
+    found = {SCHEMA: schema_of((root / SCHEMA).read_text(), (root / VALUES).read_text())}
     for service in SERVICES.values():
-        # The console's account has no rules; those that it needs behind a proxy depend on values.
+        # The console has none here: its rules behind a proxy depend on values, which rights/console.yaml reads.
         if rules := dict(rules_of(root / RBAC, service.name)):
             text = "".join(f"{key}:\n{rules[key]}" for key in rules)
             found[CHART / f"rights/{service.name}.yaml"] = _HEADER + text
     return found
 
 
-def with_settings(schema: str) -> str:
-    """Return the schema of values with an entry for each service, which takes all settings that are not the chart's."""
+def schema_of(schema: str, values: str) -> str:
+    """Return the schema of values with an entry for each service, and with the descriptions of ``values.yaml``."""
     document = json.loads(schema)
     services = document["properties"]["services"]
     former = services["properties"]
     services["properties"] = {one.chart_key: _entry(one, former.get(one.chart_key)) for one in SERVICES.values()}
+    _describe(document, descriptions_of(values), ())
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 def _entry(service: Service, former: dict[str, Any] | None) -> dict[str, Any]:
-    names = sorted(set(service.settings.model_fields) - SET_BY_THE_CHART)
-    settings: dict[str, Any] = {f"TRELLIS_{name.upper()}": {"$ref": "#/definitions/text"} for name in names}
-    # Refused, and helm's error shows the text: a value under a former name is never ignored.
-    settings |= {was: {"const": f"renamed to {now}"} for was, now in RENAMED_SETTINGS.items() if now in settings}
+    """Return the schema of a service's values: the former one, with all settings that the chart does not set itself."""
+    fields = service.settings.model_fields
+    settings = {
+        f"TRELLIS_{name.upper()}": {
+            "description": " ".join((fields[name].description or "").replace("``", "`").split()),
+            "$ref": "#/definitions/text",
+        }
+        for name in sorted(set(fields) - SET_BY_THE_CHART)
+    }
     entry = former or _object(
         {
             "enabled": {"type": "boolean"},
@@ -99,7 +108,17 @@ def _entry(service: Service, former: dict[str, Any] | None) -> dict[str, Any]:
         }
     )
     entry["properties"]["settings"] = _object(settings)
-    return entry
+    return {"description": f"Values of {service.package}."} | entry
+
+
+def _describe(schema: dict[str, Any], descriptions: dict[Keys, str], keys: Keys) -> None:
+    """Give the properties of a schema, at all depths, the descriptions that their keys have."""
+    properties = schema.get("properties", {})
+    for name, below in properties.items():
+        _describe(below, descriptions, (*keys, name))
+        if description := descriptions.get((*keys, name)):
+            others = {key: value for key, value in below.items() if key != "description"}
+            properties[name] = {"description": description} | others
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
@@ -107,7 +126,7 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def rules_of(rbac: Path, name: str) -> Iterator[tuple[str, str]]:
-    """Yield where a service has rules, and these as they stand in ``deploy/rbac``, with its comments."""
+    """Yield the places where a service has rules, and the text of the rules in ``deploy/rbac``, with comments."""
     for namespace, rules in _roles(rbac / f"{name}.yaml", f"trellis-{name}"):
         yield _PLACES[namespace], rules
     for key, home in _WHERE_CONFINED.items():
@@ -123,7 +142,7 @@ def _roles(path: Path, name: str) -> Iterator[tuple[str | None, str]]:
         role = yaml.safe_load(text)
         if role["kind"] in {"Role", "ClusterRole"} and role["metadata"]["name"] == name:
             rules = text.partition("\nrules:\n")[2].rstrip("\n") + "\n"
-            for fixed, value in _VALUES.items():
+            for fixed, value in _IN_TEMPLATES.items():
                 rules = rules.replace(fixed, value)
             yield role["metadata"].get("namespace"), rules
 

@@ -70,7 +70,7 @@ root_packages = {_array(["trellis", *packages, "trellis_cli", "trellis_dev", "tr
 include_external_packages = true
 
 [[tool.importlinter.contracts]]
-name = "A layer imports only what is below it, and services do not import each other"
+name = "A layer imports only lower layers, and services do not import each other"
 type = "layers"
 layers = {_array(layers)}
 """

@@ -1,7 +1,7 @@
 """The Grafana dashboard, as JSON that Grafana imports and its sidecar finds in a ConfigMap.
 
 Pure. In: the table of panels. Out: a dashboard of schema version 39 (Grafana 11 and later read it). Called by
-``generate``. Invariant: Prometheus is a variable, so that the same file fits every Grafana.
+``generate``. Invariant: the data source is a variable, so that the file works in any Grafana.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def make_dashboard(rows: Sequence[Row] = ROWS) -> Json:
 
 
 def expressions(dashboard: Json) -> list[str]:
-    """Return all that a dashboard asks of Prometheus."""
+    """Return the PromQL expressions of a dashboard."""
     return [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
 
 
@@ -97,7 +97,7 @@ def _namespace() -> Json:
         "query": {"query": "label_values(trellis_build_info, namespace)", "refId": "namespace"},
         "refresh": 2,
         "includeAll": True,
-        # Where nothing says a namespace there is still something to see.
+        # Also matches series without the label namespace.
         "allValue": ".*",
         "current": {"text": "All", "value": "$__all"},
     }

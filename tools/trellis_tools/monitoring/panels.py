@@ -1,7 +1,7 @@
-"""The panels of the dashboard, row by row: what is asked of Prometheus, and in which unit it is shown.
+"""The panels of the dashboard by row: queries to Prometheus, and the units in which Grafana shows them.
 
-Pure data. Called by ``dashboard``. Invariant: each expression keeps to series that ``trellis.telemetry.metrics`` has,
-which a test compares; ``$namespace`` is the dashboard's own variable.
+Pure data. Called by ``dashboard``. Invariant: each expression uses only series of ``trellis.telemetry.metrics``, which
+a test compares; ``$namespace`` is a variable of the dashboard.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _REFUSED: Final = f'(rate(trellis_kube_requests_total{{{_HERE}, code=~"4..|5..|e
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A graph, or with ``stat`` figures. ``queries``: expression and legend; ``unit``: Grafana's name of it."""
+    """A time series, or single values with ``stat``. ``queries``: expression and legend; ``unit``: Grafana's name."""
 
     title: str
     queries: tuple[tuple[str, str], ...]
@@ -26,7 +26,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Panels under a heading."""
+    """A heading and its panels."""
 
     title: str
     panels: tuple[Panel, ...]
@@ -51,17 +51,22 @@ def _quantile(share: float, metric: str, *by: str) -> str:
 
 ROWS: Final[tuple[Row, ...]] = (
     Row(
-        "Is it well",
+        "Health",
         (
             Panel(
                 "Not ready",
                 ((f"min by (service, part) (trellis_part_ready{{{_HERE}}}) == 0", "{{service}}: {{part}}"),),
                 stat=True,
-                about="Parts that some replica is not ready because of; empty when all is well.",
+                about="Parts that are not ready in at least one replica; empty if all are ready.",
             ),
-            Panel("Leaders", ((_sum("trellis_leader", "service"), "{{service}}"),), stat=True, about="One each."),
+            Panel(
+                "Leaders",
+                ((_sum("trellis_leader", "service"), "{{service}}"),),
+                stat=True,
+                about="Replicas that hold the Lease of a service: one per service.",
+            ),
             Panel("Versions", ((_sum("trellis_build_info", "version"), "{{version}}"),), stat=True),
-            Panel("Event loop late", ((_max("trellis_event_loop_lag_seconds", "pod"), "{{pod}}"),), "s"),
+            Panel("Event loop lag", ((_max("trellis_event_loop_lag_seconds", "pod"), "{{pod}}"),), "s"),
             Panel("Memory", ((_max("process_resident_memory_bytes", "pod"), "{{pod}}"),), "bytes"),
             Panel("CPU", ((_rate("process_cpu_seconds_total", "pod"), "{{pod}}"),)),
         ),
@@ -69,22 +74,26 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(
         "Work",
         (
-            Panel("Waiting", ((_sum("trellis_queue_depth", "service", "queue"), "{{service}} {{queue}}"),)),
+            Panel("Queued keys", ((_sum("trellis_queue_depth", "service", "queue"), "{{service}} {{queue}}"),)),
             Panel(
-                "Oldest work",
+                "Oldest queued key",
                 ((_max("trellis_queue_oldest_seconds", "service", "queue"), "{{service}} {{queue}}"),),
                 "s",
-                about="What fails again and again counts from its first failure.",
+                about="A key that fails repeatedly counts from its first failure.",
             ),
-            Panel("Runs, 95 %", ((_quantile(0.95, "trellis_handler_seconds", "service"), "{{service}}"),), "s"),
-            Panel("Runs that failed", ((_rate("trellis_retries_total", "service", "queue"), "{{service}} {{queue}}"),)),
             Panel(
-                "Requests to Kubernetes",
+                "Run duration, 95th percentile",
+                ((_quantile(0.95, "trellis_handler_seconds", "service"), "{{service}}"),),
+                "s",
+            ),
+            Panel("Failed runs", ((_rate("trellis_retries_total", "service", "queue"), "{{service}} {{queue}}"),)),
+            Panel(
+                "API server requests",
                 ((_rate("trellis_kube_requests_total", "service", "verb"), "{{service}} {{verb}}"),),
                 "reqps",
             ),
             Panel(
-                "Refused by Kubernetes",
+                "API server errors",
                 (
                     (
                         "sum by (service, resource, code) " + _REFUSED,
@@ -92,31 +101,31 @@ ROWS: Final[tuple[Row, ...]] = (
                     ),
                 ),
                 "reqps",
-                about="404 and 409 belong to normal work: an object that is gone, or that somebody else changed first.",
+                about="404 and 409 are normal: the object was deleted, or another client changed it first.",
             ),
         ),
     ),
     Row(
-        "The bus, and what is heard",
+        "Bus and watches",
         (
-            Panel("Facts said", ((_rate("trellis_events_published_total", "type"), "{{type}}"),)),
-            Panel("Facts heard", ((_rate("trellis_events_received_total", "type"), "{{type}}"),)),
+            Panel("Events published", ((_rate("trellis_facts_published_total", "type"), "{{type}}"),)),
+            Panel("Events received", ((_rate("trellis_facts_received_total", "type"), "{{type}}"),)),
             Panel(
                 "Dead letters",
                 ((_sum("trellis_dead_letters_total", "service", "reason"), "{{service}} {{reason}}"),),
                 about="Since the start of each process.",
             ),
             Panel(
-                "Facts of a later version",
-                ((_rate("trellis_events_unsupported_version_total", "service", "type"), "{{type}}"),),
+                "Events of an unsupported version",
+                ((_rate("trellis_facts_too_new_total", "service", "type"), "{{type}}"),),
             ),
             Panel(
-                "Watches, since they heard",
+                "Watch staleness",
                 ((_max("trellis_watch_staleness_seconds", "service", "watch"), "{{service}} {{watch}}"),),
                 "s",
             ),
             Panel(
-                "Subscriptions, since they asked",
+                "Subscription staleness",
                 (
                     (
                         _max("trellis_subscription_staleness_seconds", "service", "subscription"),
@@ -128,11 +137,11 @@ ROWS: Final[tuple[Row, ...]] = (
         ),
     ),
     Row(
-        "Nodes, and what is held back",
+        "Rollouts and circuit breakers",
         (
-            Panel("Rollouts halted", ((_max("trellis_rollouts_halted", "service"), "Shims"),), stat=True),
-            Panel("Breakers open", ((_max("trellis_circuit_breaker_open", "service", "kind"), "{{kind}}"),), stat=True),
-            Panel("Deletions held", ((_rate("trellis_circuit_breaker_held_total", "service", "kind"), "{{kind}}"),)),
+            Panel("Halted rollouts", ((_max("trellis_rollouts_halted", "service"), "Shims"),), stat=True),
+            Panel("Open circuit breakers", ((_max("trellis_breaker_open", "service", "kind"), "{{kind}}"),), stat=True),
+            Panel("Paused deletions", ((_rate("trellis_breaker_held_total", "service", "kind"), "{{kind}}"),)),
         ),
     ),
     Row(
@@ -143,27 +152,31 @@ ROWS: Final[tuple[Row, ...]] = (
                 ((_max("trellis_lattice_application_objects", "lattice", "phase"), "{{lattice}} {{phase}}"),),
             ),
             Panel(
-                "Deployed, and Services of them",
+                "Deployed applications and their Services",
                 (
                     (_max("trellis_lattice_applications", "lattice"), "{{lattice}} deployed"),
                     (_max("trellis_lattice_services", "lattice"), "{{lattice}} Services"),
                 ),
             ),
-            Panel("Silent", ((_max("trellis_lattice_seconds_since_last_message", "lattice"), "{{lattice}}"),), "s"),
             Panel(
-                "Linked, owned",
+                "Time since the last message",
+                ((_max("trellis_lattice_silent_seconds", "lattice"), "{{lattice}}"),),
+                "s",
+            ),
+            Panel(
+                "Lattice connections and ownership",
                 (
-                    (_max("trellis_lattice_connected", "lattice"), "{{lattice}} linked"),
+                    (_max("trellis_lattice_linked", "lattice"), "{{lattice}} connected"),
                     (_max("trellis_lattice_owned", "lattice"), "{{lattice}} owned"),
                 ),
             ),
             Panel(
-                "What wadm has, last complete",
+                "Age of the last complete list from wadm",
                 ((_max("trellis_lattice_synced_age_seconds", "lattice"), "{{lattice}}"),),
                 "s",
             ),
             Panel(
-                "Events that wait to be copied",
+                "Lattice event forwarder lag",
                 (
                     (_max("trellis_lattice_forwarder_lag_messages", "lattice", "stream"), "{{lattice}} {{stream}}"),
                     (
@@ -173,19 +186,27 @@ ROWS: Final[tuple[Row, ...]] = (
                 ),
             ),
             Panel(
-                "Events copied", ((_rate("trellis_lattice_forwarded_events_total", "lattice", "event"), "{{event}}"),)
+                "Lattice events forwarded", ((_rate("trellis_lattice_copies_total", "lattice", "event"), "{{event}}"),)
             ),
         ),
     ),
     Row(
         "Secrets",
         (
-            Panel("Answers", ((_rate("trellis_secrets_requests_total", "outcome"), "{{outcome}}"),), "reqps"),
-            Panel("Answers, 95 %", ((_quantile(0.95, "trellis_secrets_request_seconds"), "95 %"),), "s"),
-            Panel("Without an answer", ((_rate("trellis_secrets_dropped_total", "reason"), "{{reason}}"),)),
-            Panel("In work", ((_sum("trellis_secrets_in_progress", "pod"), "{{pod}}"),)),
-            Panel("Links", ((_sum("trellis_secrets_connections", "state"), "{{state}}"),)),
-            Panel("Facts only in the log", ((_sum("trellis_secrets_audit_dropped_total", "pod"), "{{pod}}"),)),
+            Panel(
+                "Secret requests answered",
+                ((_rate("trellis_secrets_requests_total", "outcome"), "{{outcome}}"),),
+                "reqps",
+            ),
+            Panel(
+                "Secret request duration, 95th percentile",
+                ((_quantile(0.95, "trellis_secrets_request_seconds"), "95th percentile"),),
+                "s",
+            ),
+            Panel("Secret requests dropped", ((_rate("trellis_secrets_dropped_total", "reason"), "{{reason}}"),)),
+            Panel("Secret requests in progress", ((_sum("trellis_secrets_in_work", "pod"), "{{pod}}"),)),
+            Panel("Lattice connections for secrets", ((_sum("trellis_secrets_links", "state"), "{{state}}"),)),
+            Panel("Audit events not published", ((_sum("trellis_secrets_audit_dropped_total", "pod"), "{{pod}}"),)),
         ),
     ),
     Row(
@@ -198,23 +219,27 @@ ROWS: Final[tuple[Row, ...]] = (
                 "Viewers",
                 (
                     (_sum("trellis_console_viewers", "pod"), "{{pod}} viewers"),
-                    (_sum("trellis_console_sessions", "pod"), "{{pod}} logged in"),
+                    (_sum("trellis_console_sessions", "pod"), "{{pod}} sessions"),
                 ),
             ),
             Panel("Streams", ((_sum("trellis_console_streams", "stream"), "{{stream}}"),)),
             Panel(
-                "Streams cut",
+                "Streams closed early",
                 ((_rate("trellis_console_streams_cut_total", "stream", "reason"), "{{stream}} {{reason}}"),),
             ),
         ),
     ),
     Row(
-        "Controllers in Wasm",
+        "Wasm controllers",
         (
             Panel("Controllers", ((_sum("trellis_controllers", "state"), "{{state}}"),)),
-            Panel("In memory", ((_sum("trellis_controllers_resident_bytes", "pod"), "{{pod}}"),), "bytes"),
             Panel(
-                "Waking, 95 %, and a call",
+                "Memory of active controllers",
+                ((_sum("trellis_controllers_resident_bytes", "pod"), "{{pod}}"),),
+                "bytes",
+            ),
+            Panel(
+                "Wake and call duration, 95th percentile",
                 (
                     (_quantile(0.95, "trellis_controller_wake_seconds"), "wake"),
                     (_quantile(0.95, "trellis_controller_call_seconds"), "call"),
@@ -222,28 +247,28 @@ ROWS: Final[tuple[Row, ...]] = (
                 "s",
             ),
             Panel(
-                "To and from disk",
+                "Suspends, cold starts and disk failures",
                 (
-                    (_rate("trellis_controller_suspends_total", "service"), "suspended"),
-                    (_rate("trellis_controller_cold_starts_total", "service"), "booted"),
-                    (_rate("trellis_controller_disk_failures_total", "service"), "not taken by the disk"),
+                    (_rate("trellis_controller_suspends_total", "service"), "suspends"),
+                    (_rate("trellis_controller_cold_starts_total", "service"), "cold starts"),
+                    (_rate("trellis_controller_disk_failures_total", "service"), "disk failures"),
                 ),
             ),
             Panel(
-                "Objects that wait",
+                "Queued objects",
                 (
                     (_sum("trellis_controllers_pending_keys", "pod"), "{{pod}}"),
                     (_max("trellis_controllers_oldest_seconds", "pod"), "{{pod}}, oldest in seconds"),
                 ),
             ),
-            Panel("Calls ended", ((_rate("trellis_controller_faults_total", "reason"), "{{reason}}"),)),
+            Panel("Failed calls", ((_rate("trellis_controller_faults_total", "reason"), "{{reason}}"),)),
             Panel(
-                "Requests of guests",
+                "API server requests of controllers",
                 ((_rate("trellis_controller_host_calls_total", "op", "outcome"), "{{op}} {{outcome}}"),),
                 "reqps",
             ),
-            Panel("Disk full", ((_max("trellis_controllers_disk_full", "pod"), "{{pod}}"),), stat=True),
-            Panel("Log lines left out", ((_rate("trellis_controller_log_lines_left_out_total", "pod"), "{{pod}}"),)),
+            Panel("Snapshot disk full", ((_max("trellis_controllers_disk_full", "pod"), "{{pod}}"),), stat=True),
+            Panel("Dropped log lines", ((_rate("trellis_controller_log_lines_left_out_total", "pod"), "{{pod}}"),)),
         ),
     ),
 )

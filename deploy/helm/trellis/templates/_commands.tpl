@@ -1,4 +1,4 @@
-{{/* What pods have in common that run one command and end. */}}
+{{/* Common parts of pods that run one command to completion. */}}
 
 {{- define "trellis.commandPod" -}}
 enableServiceLinks: false

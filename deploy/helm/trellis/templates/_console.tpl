@@ -1,14 +1,14 @@
-{{/* The console: what it is told, and what its pod has that others have not. */}}
+{{/* Console: checks of values, settings, and the volumes of its pod. */}}
 
 {{- define "trellis.consoleCheck" -}}
 {{- $its := dig "console" dict .Values.services -}}
 {{- if $its.enabled -}}
 {{- $proxy := $its.proxy -}}
 {{- if and (eq $its.auth "token") (or $proxy.secret $proxy.caSecret $proxy.users $proxy.groups) -}}
-{{- fail "services.console.proxy: is for auth proxy, and services.console.auth is token" -}}
+{{- fail "services.console.proxy: is for auth proxy, but services.console.auth is token" -}}
 {{- end -}}
 {{- if and (eq $its.auth "proxy") (not (or $proxy.secret $proxy.caSecret)) -}}
-{{- fail "services.console.proxy: needs secret or caSecret: whoever reaches the port could be anybody otherwise" -}}
+{{- fail "services.console.proxy: needs secret or caSecret: otherwise any client of the port could impersonate any user" -}}
 {{- end -}}
 {{- if and $proxy.caSecret (not (and $its.tlsSecret (get $its.settings "TRELLIS_CONSOLE_PROXY_NAMES"))) -}}
 {{- fail "services.console.proxy.caSecret: needs tlsSecret, and settings with TRELLIS_CONSOLE_PROXY_NAMES" -}}
@@ -17,14 +17,14 @@
 {{- range $kind := list "users" "groups" -}}
 {{- range $name := get $proxy $kind -}}
 {{- if and (hasPrefix "system:" $name) (not $believed) -}}
-{{- fail (printf "services.console.proxy.%s: %s is one of Kubernetes' own: without TRELLIS_CONSOLE_SYSTEM_IDENTITIES nobody is believed to be it" $kind $name) -}}
+{{- fail (printf "services.console.proxy.%s: %s is reserved by Kubernetes: the console accepts it only with TRELLIS_CONSOLE_SYSTEM_IDENTITIES" $kind $name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
-{{/* TRELLIS_ variables of the console alone, as a map */}}
+{{/* TRELLIS_ variables that only the console reads, as a map */}}
 {{- define "trellis.consoleSettings" -}}
 {{- $its := .Values.services.console -}}
 {{- $found := dict "TRELLIS_CONSOLE_AUTH" $its.auth -}}

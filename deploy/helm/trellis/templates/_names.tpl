@@ -1,4 +1,4 @@
-{{/* Names and labels, spelt once. A service is called by its key in `services`; its component has dashes. */}}
+{{/* Names and labels. Parameter service: a key of `services`; component: the same name with dashes. */}}
 
 {{/* component of a service: nodeWatcher -> node-watcher */}}
 {{- define "trellis.component" -}}
@@ -11,7 +11,7 @@ app.kubernetes.io/name: trellis
 app.kubernetes.io/component: {{ . }}
 {{- end -}}
 
-{{/* name of a Role for an account, as trellis.names makes it. In: prefix, account */}}
+{{/* name of a Role for an account, equal to that of trellis.names. In: prefix, account */}}
 {{- define "trellis.roleName" -}}
 {{- $plain := printf "%s%s" .prefix .account -}}
 {{- if and (le (len $plain) 253) (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$" .account) -}}
@@ -57,12 +57,12 @@ subjects:
   - {{ toJson .subject }}
 {{- end }}
 
-{{/* the name of what runs a component: a Deployment and its account; the console shares neither. In: root, component */}}
+{{/* name of a component's Deployment and ServiceAccount; the console has its own in both modes. In: root, component */}}
 {{- define "trellis.runner" -}}
 trellis-{{ ternary "bundle" .component (and (eq .root.Values.mode "bundle") (ne .component "console")) }}
 {{- end -}}
 
-{{/* the ServiceAccount of a component, as the subject of a binding. In: root, component */}}
+{{/* ServiceAccount of a component, as the subject of a binding. In: root, component */}}
 {{- define "trellis.subject" -}}
 {{- dict "kind" "ServiceAccount" "name" (include "trellis.runner" .) "namespace" .root.Release.Namespace | toYaml -}}
 {{- end -}}

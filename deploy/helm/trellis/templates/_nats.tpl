@@ -1,36 +1,36 @@
-{{/* The chart's own NATS: what does not go together, sizes, names, and what services are told of it. */}}
+{{/* NATS of the bus: checks of values, sizes, names, certificates, and settings of the services. */}}
 
 {{- define "trellis.natsCheck" -}}
 {{- $nats := .Values.nats -}}
 {{- $tls := $nats.tls -}}
 {{- if and $tls.secretName $tls.certManager.issuerRef.name -}}
-{{- fail "nats.tls: secretName is for certificates of your own, and certManager has them made: say one of the two" -}}
+{{- fail "nats.tls: secretName is for an existing Secret, certManager for an issued certificate: set only one of them" -}}
 {{- end -}}
 {{- if and (not $tls.enabled) (or $tls.secretName $tls.certManager.issuerRef.name) -}}
-{{- fail "nats.tls.enabled: is false, and certificates are named: set it to true" -}}
+{{- fail "nats.tls.enabled: is false, but nats.tls names certificates: set it to true" -}}
 {{- end -}}
 {{- if and $nats.enabled $nats.caSecret -}}
-{{- fail "nats.caSecret: is for a server of your own: set nats.enabled to false" -}}
+{{- fail "nats.caSecret: is for an external NATS server: set nats.enabled to false" -}}
 {{- end -}}
 {{- if $nats.enabled -}}
 {{- $room := include "trellis.natsRoom" . | int64 -}}
 {{- if lt $room (include "trellis.natsStreams" . | int64) -}}
-{{- fail (printf "nats.storage.size: %s is too small: the streams take up to %s bytes, and a tenth is for the server itself; needs 2600Mi or more" $nats.storage.size (include "trellis.natsStreams" .)) -}}
+{{- fail (printf "nats.storage.size: %s is too small: the streams need up to %s bytes, and a tenth is reserved for the server: set 2600Mi or more" $nats.storage.size (include "trellis.natsStreams" .)) -}}
 {{- end -}}
 {{- $there := lookup "apps/v1" "StatefulSet" .Release.Namespace "trellis-nats" -}}
 {{- $has := dig "spec" "replicas" 0 $there | int -}}
 {{- if and $there (ne $has (int $nats.replicas)) -}}
-{{- fail (printf "nats.replicas: there are %d servers, and what they store does not move to %d: services make the streams anew and say again what holds, but former facts and dead letters are gone (trellis dead-letters list shows them). Keep nats.replicas=%d; or delete the servers and upgrade again: kubectl -n %s delete statefulset trellis-nats" $has (int $nats.replicas) $has .Release.Namespace) -}}
+{{- fail (printf "nats.replicas: there are %d servers, and stored messages are not moved to %d: services would re-create the streams and publish the current state, but past events and dead letters would be lost (trellis dead list shows them). Keep nats.replicas=%d; or delete the servers and upgrade again: kubectl -n %s delete statefulset trellis-nats" $has (int $nats.replicas) $has .Release.Namespace) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
-{{/* bytes that all streams may have: their limits, as trellis.bus.accounts sums them up */}}
+{{/* maximum bytes of all streams: the sum of their limits in trellis.bus.accounts */}}
 {{- define "trellis.natsStreams" -}}
 2432696320
 {{- end -}}
 
-{{/* bytes that a server may store: its claim, less a tenth for its logs and indexes */}}
+{{/* maximum bytes that a server stores: its volume, less a tenth for its logs and indexes */}}
 {{- define "trellis.natsRoom" -}}
 {{- $size := .Values.nats.storage.size -}}
 {{- $unit := regexFind "[A-Za-z]+$" $size -}}
@@ -38,7 +38,7 @@
 {{- mulf (trimSuffix $unit $size | float64) (get $units $unit) 0.9 | int64 -}}
 {{- end -}}
 
-{{/* the Secret with tls.crt, tls.key and ca.crt */}}
+{{/* name of the Secret with tls.crt, tls.key and ca.crt */}}
 {{- define "trellis.natsTlsSecret" -}}
 {{- if .Values.nats.tls.secretName -}}
 {{- .Values.nats.tls.secretName -}}
@@ -49,7 +49,7 @@ trellis-nats-tls
 {{- end -}}
 {{- end -}}
 
-{{/* the Secret with the authorities that services know NATS by; empty where the system's count, or there is no TLS */}}
+{{/* name of the Secret with the CA certificates of NATS; empty if the system's are used, or without TLS */}}
 {{- define "trellis.natsCaSecret" -}}
 {{- if not .Values.nats.enabled -}}
 {{- .Values.nats.caSecret -}}
@@ -58,7 +58,7 @@ trellis-nats-tls
 {{- end -}}
 {{- end -}}
 
-{{/* where a pod has them: a volume, and where it is mounted; empty where there are none */}}
+{{/* volume with these CA certificates, and its mount; empty without that Secret */}}
 {{- define "trellis.natsCaVolume" -}}
 {{- with include "trellis.natsCaSecret" . -}}
 - name: nats-ca
@@ -76,7 +76,7 @@ trellis-nats-tls
 {{- end -}}
 {{- end -}}
 
-{{/* the names that the servers are called by; short ones are completed by the cluster's DNS */}}
+{{/* DNS names of the servers; the cluster's DNS completes short ones */}}
 {{- define "trellis.natsNames" -}}
 {{- $names := list "localhost" -}}
 {{- range $host := list "trellis-nats" "*.trellis-nats-headless" -}}
@@ -87,7 +87,7 @@ trellis-nats-tls
 {{- toYaml $names -}}
 {{- end -}}
 
-{{/* certificates made here, base64, as they were at the last upgrade or new: a map; the same in all templates */}}
+{{/* generated certificates in base64, as a map: those of the last upgrade, else new ones; the same in all templates */}}
 {{- define "trellis.natsMadeTls" -}}
 {{- if not (hasKey .Values.nats "madeTls") -}}
 {{- $kept := dig "data" dict (lookup "v1" "Secret" .Release.Namespace "trellis-nats-tls") -}}
@@ -112,22 +112,22 @@ trellis-nats-tls
 {{- toYaml $found -}}
 {{- end -}}
 
-{{/* of a server with JetStream that serves HTTP at the port `monitor` */}}
+{{/* probes of a server with JetStream that serves HTTP at port `monitor` */}}
 {{- define "trellis.natsProbes" -}}
-# Begun once it has all that the others have: a rolling update waits for that, server by server.
+# Succeeds when the server is in sync with the others, so that a rolling update waits for each server.
 startupProbe:
   httpGet: {path: /healthz, port: monitor}
   periodSeconds: 2
   timeoutSeconds: 5
   failureThreshold: 300
-# Half a minute without an answer: who is connected stays so.
+# Fails after 30 s without an answer; existing connections stay open.
 readinessProbe:
   httpGet: {path: "/healthz?js-server-only=true", port: monitor}
   periodSeconds: 5
   timeoutSeconds: 5
   failureThreshold: 6
-# A server that gets no processor answers late and is whole: a restart would hang up on all its clients and cost more of
-# what it lacks. What a restart mends, JetStream that has been switched off or a server that hangs, can wait two minutes.
+# Fails after 2 minutes. A server that is short of CPU answers late but works: a restart would disconnect its clients and
+# need more CPU. A restart repairs disabled JetStream and a server that hangs, and both can wait 2 minutes.
 livenessProbe:
   httpGet: {path: "/healthz?js-enabled-only=true", port: monitor}
   periodSeconds: 30

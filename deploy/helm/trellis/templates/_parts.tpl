@@ -1,6 +1,6 @@
-{{/* What the optional parts share: wadm, the NATS of lattices, Jaeger, the collector. */}}
+{{/* Common parts of the optional components: wadm, NATS for lattices, Jaeger, the collector. */}}
 
-{{/* where services, installers and wadm send spans; nothing where nobody takes them */}}
+{{/* OTLP endpoint of services, installers and wadm; empty if no traces are exported */}}
 {{- define "trellis.otlpEndpoint" -}}
 {{- if .Values.otlpEndpoint }}{{ .Values.otlpEndpoint }}
 {{- else if .Values.collector.enabled }}http://trellis-collector.{{ .Release.Namespace }}:4318
@@ -8,7 +8,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* who sends spans, as peers of a NetworkPolicy: what is of the chart, installers, hosts of any namespace */}}
+{{/* sources of spans, as peers of a NetworkPolicy: the chart's pods, installers, hosts of any namespace */}}
 {{- define "trellis.senders" -}}
 - podSelector: {matchLabels: {app.kubernetes.io/name: trellis}}
 - namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: {{ .Values.installers.namespace }}}}
@@ -16,7 +16,7 @@
   podSelector: {matchLabels: {app.kubernetes.io/name: wasmcloud}}
 {{- end -}}
 
-{{/* what all their pods have. In: root, id (of user and group) */}}
+{{/* common fields of their pods. In: root, id (of user and group) */}}
 {{- define "trellis.partPod" -}}
 automountServiceAccountToken: false
 enableServiceLinks: false
@@ -38,7 +38,7 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* a claim of a StatefulSet. In: storage (size, storageClassName) */}}
+{{/* volume claim of a StatefulSet. In: storage (size, storageClassName) */}}
 {{- define "trellis.claimSpec" -}}
 accessModes: [ReadWriteOnce]
 {{- with .storageClassName }}

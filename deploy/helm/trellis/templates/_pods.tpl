@@ -1,6 +1,6 @@
-{{/* What the pods of services are made of. */}}
+{{/* Parts of the pods of services. */}}
 
-{{/* TRELLIS_ variables of a service, as a map of texts. In: root, service (its key), its (its values) */}}
+{{/* TRELLIS_ variables of a service, as a map of strings. In: root, service (its key), its (its values) */}}
 {{- define "trellis.settings" -}}
 {{- $v := .root.Values -}}
 {{- $found := dict "TRELLIS_NAMESPACE" .root.Release.Namespace "TRELLIS_CLUSTER" $v.cluster -}}
@@ -40,7 +40,7 @@
 {{- toYaml $found -}}
 {{- end -}}
 
-{{/* what runs: a list of {name, command, services, replicas, resources}, under `runners` */}}
+{{/* Deployments: a list of {component, command, services, replicas, resources}, under `runners` */}}
 {{- define "trellis.runners" -}}
 {{- $runners := list -}}
 {{- $apart := list -}}
@@ -51,7 +51,7 @@
 {{- $resources := $its.resources | default $.Values.pods.resources -}}
 {{- $runner := dict "component" $component "command" (list (printf "trellis-%s" $component)) "services" (list $service) "replicas" (int $its.replicas) "resources" $resources -}}
 {{- if eq $service "console" -}}
-{{- /* What has rights of its own is no process of it. */ -}}
+{{- /* The console has its own permissions, so it is not part of the bundle. */ -}}
 {{- $apart = append $apart $runner -}}
 {{- else -}}
 {{- $all = append $all $service -}}
@@ -67,7 +67,7 @@
 {{- toYaml (dict "runners" (concat $runners $apart)) -}}
 {{- end -}}
 
-{{/* of a pod that needs no privilege: Pod Security's `restricted`. In: the id of user and group */}}
+{{/* security context of a pod for the Pod Security level `restricted`. In: the id of user and group */}}
 {{- define "trellis.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: {{ . }}
@@ -87,7 +87,7 @@ capabilities: {drop: [ALL]}
 {{- if $image.digest }}{{ $image.repository }}@{{ $image.digest }}{{ else }}{{ $image.repository }}:{{ $image.tag | default .Chart.AppVersion }}{{ end -}}
 {{- end -}}
 
-{{/* what the passwords of the bus are made of: as it was at the last upgrade, or a new one; the same in all templates */}}
+{{/* seed of the bus passwords: that of the last upgrade, else a new one; the same in all templates */}}
 {{- define "trellis.natsSeed" -}}
 {{- if not (hasKey .Values.nats "madeSeed") -}}
 {{- $there := lookup "v1" "Secret" .Release.Namespace "trellis-nats-server" -}}
@@ -96,7 +96,7 @@ capabilities: {drop: [ALL]}
 {{- .Values.nats.madeSeed -}}
 {{- end -}}
 
-{{/* In: seed, user */}}
+{{/* password of a user of the bus. In: seed, user */}}
 {{- define "trellis.natsPassword" -}}
 {{- printf "%s/%s" .seed .user | sha256sum -}}
 {{- end -}}

@@ -34,11 +34,11 @@ def accounts(clusters: Sequence[str], replicas: int = 1) -> str:
     store = (sum(limits.max_bytes for limits in DEFAULT_LIMITS.values()) + _OTHER_BYTES) * replicas
     named = " ".join(f"--cluster {cluster}" for cluster in clusters)
     head = f"""\
-# Users of the bus and what each may do; for clusters called: {", ".join(clusters)} (TRELLIS_CLUSTER).
-# Written by `trellis bus users DIRECTORY {named}`; not to be edited.
+# Users of the bus and their permissions, for clusters: {", ".join(clusters)} (TRELLIS_CLUSTER).
+# Written by `trellis bus users DIRECTORY {named}`; do not edit.
 # Run:      nats-server --config {ACCOUNTS_FILE} --jetstream --store_dir DIRECTORY
-# or write: include "{ACCOUNTS_FILE}" in the configuration of a server that has JetStream.
-# {KEYS_FILE} stands beside this file and holds the users' public keys; {TEMPLATE_FILE} is a template of it.
+# or add:   include "{ACCOUNTS_FILE}" to the configuration of a server with JetStream.
+# {KEYS_FILE} in the same directory holds the public keys of the users; {TEMPLATE_FILE} is its template.
 include "{KEYS_FILE}"
 
 """
@@ -56,7 +56,7 @@ def chart_accounts() -> str:
     copies = f"{{{{ mul {store} (int .Values.nats.replicas) }}}}"
     account = _account([*users([cluster])[:-1], bundle_user(cluster)], copies)
     passwords = _NKEY.sub(_password, account).replace(cluster, "{{ .Values.cluster }}")
-    head = "# Users of the bus and what each may do. Written by `make generate`; not to be edited."
+    head = "# Users of the bus and their permissions. Written by `make generate`; do not edit."
     return f'{head}\ninclude "passwords.conf"\n\n{passwords}'
 
 
@@ -84,9 +84,9 @@ accounts {{
 def keys(clusters: Sequence[str], public: Mapping[str, str]) -> str:
     """Return ``keys.conf``: a line a user; ``public`` are the keys by the user's name."""
     head = f"""\
-# Public keys of the NATS users in {ACCOUNTS_FILE}: none of them is a secret.
-# `trellis bus users DIRECTORY --cluster NAME` makes keys and this file. `nk -gen user -pubout` makes a key too: its
-# first line is the seed, for TRELLIS_NATS_NKEY_FILE, its second the public key, which stands here.
+# Public keys of the NATS users in {ACCOUNTS_FILE}; they are not secret.
+# `trellis bus users DIRECTORY --cluster NAME` generates the keys and this file. `nk -gen user -pubout` generates a key
+# too: its first line is the seed, for TRELLIS_NATS_NKEY_FILE, its second the public key for this file.
 """
     lines = [f'{user.variable}: "{public.get(user.name, _NO_KEY)}"  # {user.about}\n' for user in users(clusters)]
     return head + "".join(lines)

@@ -148,8 +148,8 @@ def cli_user(clusters: Sequence[str]) -> User:
     publish += [subject for stream in streams for subject in _consume(stream)]
     publish += [f"{ROOT_EVENTS}.>", f"{ROOT_LATTICE}.>", f"{_API}.STREAM.MSG.DELETE.{STREAM_DEAD}", CLAIM_SUBJECTS]
     return User(
-        CLI,
-        "the command line: read everything, replay and remove dead letters, free names of clusters",
+        PEOPLE,
+        "command line: reads everything, replays and removes dead letters, frees names of clusters",
         tuple(publish),
         (f"{CLI_INBOX}.>", *(f"{root}.>" for root in (ROOT_EVENTS, ROOT_LATTICE, ROOT_DEAD)), "$JS.EVENT.>"),
         _no_durables(clusters),
@@ -165,7 +165,7 @@ def outside_user(clusters: Sequence[str]) -> User:
     publish += [subject for stream in streams for subject in _acknowledgements("*", stream)]
     return User(
         OUTSIDE,
-        "subscribers from outside, read-only",
+        "external subscribers, read-only",
         tuple(publish),
         ("_INBOX.>", f"{ROOT_EVENTS}.>", f"{ROOT_LATTICE}.>"),
         _no_durables(clusters),

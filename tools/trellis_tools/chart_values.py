@@ -1,0 +1,92 @@
+"""The values of the Helm chart with their comments, read as helm-docs reads them.
+
+Pure. In: the text of ``values.yaml``. Out: values in the order of the file, and descriptions by path. Called by
+``chart`` and ``chart_readme``. Invariants: ``# -- text`` above a key documents the value as a whole, with the lines
+after it and without those before it; a map with another comment or none is documented value by value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+Keys = tuple[str, ...]
+_MARK: Final = "# -- "
+_TYPES: Final = {bool: "bool", int: "int", float: "float", str: "string", list: "list", dict: "object"}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A row: keys from the root, type as helm-docs names it, default as JSON, description or "", on one line."""
+
+    keys: Keys
+    kind: str
+    default: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A key of a map in block style, with the lines of the comment directly above it."""
+
+    keys: Keys
+    comment: tuple[str, ...]
+    value: Any
+    is_block: bool
+    """Whether the value is a map whose keys are entries, too."""
+
+    @property
+    def documentation(self) -> str:
+        """The text from the last mark on, "" without a mark."""
+        marks = [number for number, line in enumerate(self.comment) if line.startswith(_MARK)]
+        return _joined(self.comment[marks[-1] :]).removeprefix("-- ") if marks else ""
+
+
+def values_of(text: str) -> list[Value]:
+    """Return the values that have a row: documented ones, and those that neither are documented nor belong to one."""
+    rows: list[Value] = []
+    whole: set[Keys] = set()
+    for entry in _entries(text):
+        if entry.documentation:
+            whole.add(entry.keys)
+        elif entry.is_block or any(entry.keys[:length] in whole for length in range(len(entry.keys))):
+            continue
+        default = json.dumps(entry.value, ensure_ascii=False)
+        rows.append(Value(entry.keys, _TYPES[type(entry.value)], default, entry.documentation))
+    return rows
+
+
+def descriptions_of(text: str) -> dict[Keys, str]:
+    """Return the description of each value and map that has one; of a map any comment above its key is one."""
+    found = {one.keys: one.documentation or (_joined(one.comment) if one.is_block else "") for one in _entries(text)}
+    return {keys: description for keys, description in found.items() if description}
+
+
+def _entries(text: str) -> Iterator[_Entry]:
+    root = yaml.compose(text, yaml.SafeLoader)
+    if isinstance(root, yaml.MappingNode):
+        yield from _below(root, yaml.safe_load(text), text.splitlines(), ())
+
+
+def _below(node: yaml.MappingNode, values: dict[str, Any], lines: Sequence[str], keys: Keys) -> Iterator[_Entry]:
+    for key, below in node.value:
+        here, value = (*keys, key.value), values[key.value]
+        is_block = isinstance(below, yaml.MappingNode) and not below.flow_style
+        yield _Entry(here, _comment(lines, key.start_mark.line), value, is_block)
+        if is_block:
+            yield from _below(below, value, lines, here)
+
+
+def _comment(lines: Sequence[str], key: int) -> tuple[str, ...]:
+    first = key
+    while first and lines[first - 1].lstrip().startswith("#"):
+        first -= 1
+    return tuple(line.strip() for line in lines[first:key])
+
+
+def _joined(comment: Sequence[str]) -> str:
+    return " ".join(line.removeprefix("#").strip() for line in comment)
