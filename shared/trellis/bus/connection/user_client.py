@@ -189,6 +189,10 @@ class UserClient(SturdyClient):
         s.last_attempt = time.monotonic()
         transport = PromptTransport(self._timings.goodbye)
         await transport.connect(s.uri, DEFAULT_BUFFER_SIZE, self.options["connect_timeout"])
+        if self._left:  # meanwhile: nothing would close this one
+            transport.abort()
+            raise asyncio.CancelledError
+        self.hang_up()  # another attempt may have come first
         self._transport = transport
 
     def _check_hearing(self) -> None:
