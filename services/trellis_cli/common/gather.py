@@ -6,6 +6,7 @@ Invariant: what may not be read, or is not there yet, leaves a note and not a ho
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -60,8 +61,16 @@ async def connected(settings: ClientSettings) -> AsyncIterator[Kube]:
     setup_logging(log_format="text", level="error")
     telemetry = setup(COMMAND_LINE)
     kube = await Kube.connect(settings.access, telemetry=telemetry, health=Health(COMMAND_LINE))
+    before = asyncio.all_tasks()
     try:
         yield kube
+    except BaseException:
+        # gather() leaves the others running when one fails; at the loop's end asyncio would log their errors, too.
+        left = asyncio.all_tasks() - before
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        raise
     finally:
         await kube.close()
         await telemetry.shutdown()

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import urlparse
 
 import pytest
+from nats.aio.client import Srv
 
 from support.nats.buses import eventually
 from trellis.bus.connection.dial import dial
@@ -199,3 +200,31 @@ async def test_a_connection_that_is_let_go_of_while_tls_is_agreed_on_has_failed(
         with pytest.raises(ConnectionResetError, match="before TLS"):
             await agreeing
     gc.collect()
+
+
+def server_at(answering: Answering) -> Srv:
+    return Srv(urlparse(f"nats://127.0.0.1:{answering.port}"))
+
+
+def connecting() -> UserClient:
+    client = UserClient(None)
+    client.options["connect_timeout"] = 5
+    return client
+
+
+async def test_of_two_attempts_at_once_one_socket_is_left(answering: Answering) -> None:
+    client = connecting()
+    await asyncio.gather(*(client._connect_to_server(server_at(answering)) for _ in range(2)))
+    await eventually(lambda: (answering.accepted, len(answering.writers)) == (2, 1))
+    client.hang_up()
+    await eventually(lambda: not answering.writers)
+
+
+async def test_an_attempt_that_succeeds_after_the_goodbye_leaves_no_socket(answering: Answering) -> None:
+    client = connecting()
+    attempt = asyncio.create_task(client._connect_to_server(server_at(answering)))
+    await asyncio.sleep(0)
+    await client.say_goodbye(1)
+    with pytest.raises(asyncio.CancelledError):
+        await attempt
+    await eventually(lambda: answering.accepted == 1 and not answering.writers)

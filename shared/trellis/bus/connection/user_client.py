@@ -184,12 +184,21 @@ class UserClient(RobustNatsClient):
             return
         self.hang_up()  # the library would connect over what failed
         cancellation.check()
-        if self._left:
-            raise asyncio.CancelledError
+        self._check_left()
         s.last_attempt = time.monotonic()
         transport = NoDelayTransport(self._timings.goodbye)
         await transport.connect(s.uri, DEFAULT_BUFFER_SIZE, self.options["connect_timeout"])
+        try:
+            self._check_left()
+        except asyncio.CancelledError:
+            transport.abort()  # nothing else would
+            raise
+        self.hang_up()  # another attempt may have come first
         self._transport = transport
+
+    def _check_left(self) -> None:
+        if self._left:
+            raise asyncio.CancelledError
 
     def _check_hearing(self) -> None:
         inbox = self._inbox_prefix.decode().lower()
