@@ -100,6 +100,12 @@ def _entry(service: Service, former: dict[str, Any] | None) -> dict[str, Any]:
         }
         for name in sorted(set(fields) - SET_BY_THE_CHART)
     }
+    # Refused, and Helm's error shows the text: a value under a former name is never ignored.
+    settings |= {
+        was: {"description": f"Renamed to {now}.", "const": f"renamed to {now}"}
+        for was, now in RENAMED_SETTINGS.items()
+        if now in settings
+    }
     entry = former or _object(
         {
             "enabled": {"type": "boolean"},

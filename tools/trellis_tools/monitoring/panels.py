@@ -108,8 +108,8 @@ ROWS: Final[tuple[Row, ...]] = (
     Row(
         "Bus and watches",
         (
-            Panel("Events published", ((_rate("trellis_facts_published_total", "type"), "{{type}}"),)),
-            Panel("Events received", ((_rate("trellis_facts_received_total", "type"), "{{type}}"),)),
+            Panel("Events published", ((_rate("trellis_events_published_total", "type"), "{{type}}"),)),
+            Panel("Events received", ((_rate("trellis_events_received_total", "type"), "{{type}}"),)),
             Panel(
                 "Dead letters",
                 ((_sum("trellis_dead_letters_total", "service", "reason"), "{{service}} {{reason}}"),),
@@ -117,7 +117,7 @@ ROWS: Final[tuple[Row, ...]] = (
             ),
             Panel(
                 "Events of an unsupported version",
-                ((_rate("trellis_facts_too_new_total", "service", "type"), "{{type}}"),),
+                ((_rate("trellis_events_unsupported_version_total", "service", "type"), "{{type}}"),),
             ),
             Panel(
                 "Watch staleness",
@@ -140,8 +140,12 @@ ROWS: Final[tuple[Row, ...]] = (
         "Rollouts and circuit breakers",
         (
             Panel("Halted rollouts", ((_max("trellis_rollouts_halted", "service"), "Shims"),), stat=True),
-            Panel("Open circuit breakers", ((_max("trellis_breaker_open", "service", "kind"), "{{kind}}"),), stat=True),
-            Panel("Paused deletions", ((_rate("trellis_breaker_held_total", "service", "kind"), "{{kind}}"),)),
+            Panel(
+                "Open circuit breakers",
+                ((_max("trellis_circuit_breaker_open", "service", "kind"), "{{kind}}"),),
+                stat=True,
+            ),
+            Panel("Paused deletions", ((_rate("trellis_circuit_breaker_held_total", "service", "kind"), "{{kind}}"),)),
         ),
     ),
     Row(
@@ -160,13 +164,13 @@ ROWS: Final[tuple[Row, ...]] = (
             ),
             Panel(
                 "Time since the last message",
-                ((_max("trellis_lattice_silent_seconds", "lattice"), "{{lattice}}"),),
+                ((_max("trellis_lattice_seconds_since_last_message", "lattice"), "{{lattice}}"),),
                 "s",
             ),
             Panel(
                 "Lattice connections and ownership",
                 (
-                    (_max("trellis_lattice_linked", "lattice"), "{{lattice}} connected"),
+                    (_max("trellis_lattice_connected", "lattice"), "{{lattice}} connected"),
                     (_max("trellis_lattice_owned", "lattice"), "{{lattice}} owned"),
                 ),
             ),
@@ -186,7 +190,8 @@ ROWS: Final[tuple[Row, ...]] = (
                 ),
             ),
             Panel(
-                "Lattice events forwarded", ((_rate("trellis_lattice_copies_total", "lattice", "event"), "{{event}}"),)
+                "Lattice events forwarded",
+                ((_rate("trellis_lattice_forwarded_events_total", "lattice", "event"), "{{event}}"),),
             ),
         ),
     ),
@@ -204,8 +209,8 @@ ROWS: Final[tuple[Row, ...]] = (
                 "s",
             ),
             Panel("Secret requests dropped", ((_rate("trellis_secrets_dropped_total", "reason"), "{{reason}}"),)),
-            Panel("Secret requests in progress", ((_sum("trellis_secrets_in_work", "pod"), "{{pod}}"),)),
-            Panel("Lattice connections for secrets", ((_sum("trellis_secrets_links", "state"), "{{state}}"),)),
+            Panel("Secret requests in progress", ((_sum("trellis_secrets_in_progress", "pod"), "{{pod}}"),)),
+            Panel("Lattice connections for secrets", ((_sum("trellis_secrets_connections", "state"), "{{state}}"),)),
             Panel("Audit events not published", ((_sum("trellis_secrets_audit_dropped_total", "pod"), "{{pod}}"),)),
         ),
     ),

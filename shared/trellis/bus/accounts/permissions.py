@@ -148,7 +148,7 @@ def cli_user(clusters: Sequence[str]) -> User:
     publish += [subject for stream in streams for subject in _consume(stream)]
     publish += [f"{ROOT_EVENTS}.>", f"{ROOT_LATTICE}.>", f"{_API}.STREAM.MSG.DELETE.{STREAM_DEAD}", CLAIM_SUBJECTS]
     return User(
-        PEOPLE,
+        CLI,
         "command line: reads everything, replays and removes dead letters, frees names of clusters",
         tuple(publish),
         (f"{CLI_INBOX}.>", *(f"{root}.>" for root in (ROOT_EVENTS, ROOT_LATTICE, ROOT_DEAD)), "$JS.EVENT.>"),
