@@ -47,7 +47,6 @@ def still_labelled(fleet: Fleet, nodes: list[str]) -> list[str]:
     return [name for name in nodes if fleet.provisioned(name)]
 
 
-@pytest.mark.thorough
 async def test_a_mass_of_nodes_that_opt_out_is_held_whoever_leads_until_a_person_lets_it_go(
     fleet: Fleet, tmp_path: Path
 ) -> None:

@@ -11,7 +11,6 @@ from trellis.provisioning.revisions import KEPT, label_selector
 pytestmark = pytest.mark.cluster
 
 
-@pytest.mark.thorough
 async def test_ten_versions_are_kept_and_go_with_their_shim(fleet: Fleet, shim: Shim) -> None:
     listed = f"/apis/apps/v1/namespaces/{fleet.system}/controllerrevisions?labelSelector={label_selector(shim.name)}"
 
@@ -31,7 +30,6 @@ async def test_ten_versions_are_kept_and_go_with_their_shim(fleet: Fleet, shim: 
     await eventually(lambda: not kept(), "its versions are gone", seconds=90)
 
 
-@pytest.mark.thorough
 async def test_a_version_that_comes_back_is_kept_as_the_newest(fleet: Fleet, shim: Shim) -> None:
     """The same content under a new number, as a Deployment does it: a PATCH of the revision, no second object."""
     listed = f"/apis/apps/v1/namespaces/{fleet.system}/controllerrevisions?labelSelector={label_selector(shim.name)}"
