@@ -45,7 +45,7 @@ class Slow:
         """Ask for many at once, and return once the replica has some of them, which it cannot answer yet."""
         self.proxy.silence()
         asked = asyncio.gather(*(self.get() for _ in range(AT_ONCE)))
-        await eventually(lambda: self.measure("in_work") >= SOME, "it is asked")
+        await eventually(lambda: self.measure("in_progress") >= SOME, "it is asked")
         return asked
 
     def measure(self, name: str, **labels: str) -> float:
@@ -55,7 +55,7 @@ class Slow:
 
     def serves(self) -> bool:
         """Say whether the replica takes questions."""
-        return self.measure("links", state="serving") == 1
+        return self.measure("connections", state="serving") == 1
 
 
 @pytest.fixture
