@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
@@ -15,7 +15,7 @@ import yaml
 
 from support.nodes.fleet import eventually
 from support.secrets.secrets_host import Host, value
-from support.secrets.secrets_world import SecretsWorld
+from support.secrets.secrets_world import QUICK, SecretsWorld
 from support.suite.tcp_proxy import TcpProxy, kubeconfig_through
 from trellis.runtime.run import Service
 from trellis_dev.localcluster import ClusterInfo
@@ -28,17 +28,19 @@ SOME = 8
 
 @dataclass
 class Slow:
-    """A replica behind a proxy, beside one that is not; ``asked`` is what came of requests that both have."""
+    """A replica behind a proxy, beside one that is not; ``answer``: seconds that it may take to answer."""
 
     world: SecretsWorld
     host: Host
     proxy: TcpProxy
     replica: Service
     replicas: contextlib.AsyncExitStack
+    answer: float
 
     async def get(self) -> str:
-        """Ask once, with the patience that hosts have."""
-        found = value(await self.host.get("db", "password", seconds=10, namespace=self.world.namespace))
+        """Ask once, and wait as much longer than the replica may take as hosts do."""
+        seconds = self.answer + 2
+        found = value(await self.host.get("db", "password", seconds=seconds, namespace=self.world.namespace))
         return str(*found) if isinstance(found, dict) else str(found)
 
     async def busy(self) -> asyncio.Future[list[str]]:
@@ -65,8 +67,14 @@ def api_address(cluster: ClusterInfo) -> SplitResult:
 
 @pytest.fixture
 async def slow(
-    secret_world: SecretsWorld, cluster: ClusterInfo, api_address: SplitResult, tmp_path: Path
+    secret_world: SecretsWorld,
+    cluster: ClusterInfo,
+    api_address: SplitResult,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> AsyncIterator[Slow]:
+    """With the seconds of production, unless a test gives others."""
+    timings = replace(QUICK, answer=getattr(request, "param", QUICK.answer))
     secret_world.ready_to_ask()
     async with (
         secret_world.backend(),
@@ -75,12 +83,13 @@ async def slow(
         contextlib.AsyncExitStack() as replicas,
     ):
         through = kubeconfig_through(proxy.port, Path(cluster.kubeconfig), tmp_path)
-        replica = await replicas.enter_async_context(secret_world.backend(kubeconfig=through))
-        made = Slow(secret_world, host, proxy, replica, replicas)
+        replica = await replicas.enter_async_context(secret_world.backend(timings, kubeconfig=through))
+        made = Slow(secret_world, host, proxy, replica, replicas, timings.answer)
         await eventually(lambda: replica.health.readiness().ok and made.serves(), "both replicas serve")
         yield made
 
 
+@pytest.mark.parametrize("slow", [60.0], indirect=True, ids=["there is time"])
 async def test_who_stops_answers_what_it_took_once_its_api_server_does(slow: Slow) -> None:
     asked = await slow.busy()
     stopping = asyncio.create_task(slow.replicas.aclose())
