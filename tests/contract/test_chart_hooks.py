@@ -174,7 +174,7 @@ def test_a_confined_installation_lets_go_of_its_groups_without_a_cluster_role() 
 
 
 def test_whoever_wants_no_hook_gets_none() -> None:
-    assert hooks("pre-delete", uninstall={"removed": False}) == []
+    assert hooks("pre-delete", uninstall={"removeFinalizers": False}) == []
 
 
 def test_helm_test_asks_for_every_service_that_is_to_run() -> None:
@@ -212,7 +212,7 @@ def test_notes_name_what_runs_and_what_to_do_in_every_mode(tmp_path: Path) -> No
     kwasm = notes(tmp_path, kwasmOperator={"autoProvision": "true", "installerImage": "x:1"})
     assert lacking(kwasm, "true", "x:1") == []
     assert "trellis migrate kwasm" in kwasm
-    assert "helm uninstall" not in notes(tmp_path, uninstall={"removed": False})
+    assert "helm uninstall" not in notes(tmp_path, uninstall={"removeFinalizers": False})
     assert "logs deployment/" not in notes(tmp_path, services=only())
     assert "cert-manager" not in apart
     issued = notes(tmp_path, nats={"tls": {"enabled": True, "certManager": {"issuerRef": {"name": "lab"}}}})

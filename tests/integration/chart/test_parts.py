@@ -18,7 +18,7 @@ PARTS = {
     "crds": {"install": False},
     "nats": {"enabled": False, "url": "nats://nats.example.com:4222"},
     # No pod runs here, so neither does the Job of an uninstallation.
-    "uninstall": {"removed": False},
+    "uninstall": {"removeFinalizers": False},
     "services": only("secretsBackend"),
     "jaeger": {"enabled": True, "storage": {"type": "badger"}, "from": [{"namespaceSelector": {}}]},
     "collector": {
