@@ -247,3 +247,15 @@ def test_all_that_runs_has_a_network_policy() -> None:
 def test_values_that_do_not_go_together_are_refused(values: dict[str, Any], words: str) -> None:
     with pytest.raises(ChartRefusedError, match=re.escape(words)):
         rendered(**values)
+
+
+@pytest.mark.parametrize(
+    ("values", "present"),
+    [
+        ({"uninstall": {"letGo": False}}, "uninstall.removeFinalizers"),
+        ({"services": {"provisioner": {"settings": {"TRELLIS_GRACE_SECONDS": 30}}}}, "TRELLIS_SHUTDOWN_GRACE_PERIOD"),
+    ],
+)
+def test_a_value_under_a_former_name_is_refused_with_the_present_one(values: dict[str, Any], present: str) -> None:
+    with pytest.raises(ChartRefusedError, match=re.escape(present)):
+        rendered(**values)

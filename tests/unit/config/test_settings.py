@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings
 
 from support.suite.naming import lacking
+from trellis.config.errors import RENAMED_SETTINGS
 from trellis.config.settings import (
     Namespaces,
     ServiceSettings,
@@ -83,6 +84,14 @@ def test_a_mistake_is_one_line_with_the_variable_its_value_and_what_is_needed(
 ) -> None:
     monkeypatch.setenv(f"TRELLIS_{variable}", value)
     assert lines(RolloutSettings) == [f"TRELLIS_{variable}: {line}"]
+
+
+@pytest.mark.parametrize(("former", "present"), RENAMED_SETTINGS.items())
+def test_a_variable_under_a_former_name_is_refused_with_the_present_one(
+    monkeypatch: pytest.MonkeyPatch, former: str, present: str
+) -> None:
+    monkeypatch.setenv(former, "30s")
+    assert lines(ServiceSettings) == [f"{former}: renamed to {present}"]
 
 
 def test_all_mistakes_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

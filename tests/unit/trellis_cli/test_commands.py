@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from support.suite.naming import lacking
-from trellis_cli.commands import ADDED, COMMANDS
+from trellis_cli.commands import ADDED, COMMANDS, RENAMED
 
 WITHOUT = (
     "import importlib.metadata; importlib.metadata.entry_points = lambda **asked: (); "
@@ -33,6 +33,13 @@ def run(*arguments: str, program: str = WITHOUT) -> subprocess.CompletedProcess[
 def test_everything_else_works_without_the_other_distribution() -> None:
     done = run("version")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("former", "present"), RENAMED.items())
+def test_a_former_name_is_refused_with_the_present_one(former: str, present: str) -> None:
+    done = run(former, "list")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"trellis {present}" in done.stderr
 
 
 @pytest.mark.parametrize("asked", [["demo", "--nodes", "3"], ["dev", "up"]])
