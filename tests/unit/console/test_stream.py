@@ -148,13 +148,15 @@ async def test_a_change_reaches_the_page_in_less_than_a_second(world: World) -> 
 async def test_what_comes_together_is_one_difference(world: World) -> None:
     async with world.logged_in(ADMIN) as browser, tab(browser) as open_tab:
         await open_tab.until(lambda page: things(page) == EVERYTHING)
-        before = len(open_tab.page.said)
+        before, began = len(open_tab.page.said), time.monotonic()
         for number in range(50):
             world.kube.put(NODES, objects.node(f"many-{number}"))
             for _ in range(10):  # each is heard by itself
                 await asyncio.sleep(0)
         await open_tab.until(lambda page: "node/many-49" in page.entities)
-        assert len(open_tab.page.said) - before <= 3
+        # On a busy machine the changes take longer than one interval: then each interval has a difference.
+        intervals = (time.monotonic() - began) / Timings().coalesce
+        assert len(open_tab.page.said) - before <= 3 + intervals
 
 
 async def test_what_is_not_allowed_is_said_in_its_place(world: World) -> None:
