@@ -9,7 +9,7 @@ import pytest
 from trellis_tools.language.deploy_texts import comments, descriptions, notes, targets, template_texts
 from trellis_tools.language.page_texts import page_texts
 from trellis_tools.language.python_texts import python_texts
-from trellis_tools.language.texts import Text, document, is_prose
+from trellis_tools.language.texts import PLACEHOLDER, Text, document, is_prose
 
 REST = "rest"
 
@@ -91,11 +91,11 @@ def test_a_string_of_several_parts_is_on_its_first_line() -> None:
     source = """
     x = 1
     raise ValueError(
-        f"{name}: the value "
-        "is not a number\\n"
+        f"{name}: not "
+        "numeric\\n"
     )
     """
-    assert python(source) == [("exceptions", 4, "…: the value is not a number")]
+    assert python(source) == [("exceptions", 4, "…: not numeric")]
 
 
 def test_docstrings_keep_their_lines_and_lose_the_indentation_of_their_block() -> None:
@@ -121,15 +121,15 @@ def test_descriptions_are_on_the_lines_where_they_begin() -> None:
     source = """
     properties:
       description:
-        description: A text
-          of two lines.
+        description: Long
+          text.
         type: string
       other:
       - title: A panel
         summary: "{{ $labels.service }} is down"
     """
     assert lines(list(descriptions(textwrap.dedent(source), "crds"))) == [
-        (4, "A text of two lines."),
+        (4, "Long text."),
         (8, "A panel"),
         (9, "… is down"),
     ]
@@ -141,14 +141,14 @@ def test_json_has_descriptions_too() -> None:
 
 def test_adjacent_comments_are_one_text() -> None:
     source = """\
-    # All services
-    # have it.
+    # All
+    # services.
     a: "x # y"  # of a
     # next
     b: don't # of b
     """
     assert lines(list(comments(textwrap.dedent(source), "chart"))) == [
-        (1, "All services\nhave it."),
+        (1, "All\nservices."),
         (3, "of a"),
         (4, "next"),
         (5, "of b"),
@@ -157,7 +157,7 @@ def test_adjacent_comments_are_one_text() -> None:
 
 def test_a_template_has_comments_and_messages() -> None:
     source = """\
-    {{/* Checks of
+    {{/* Checks:
     values. */}}
     {{- if eq .a "x" }}
     {{- fail (printf "%s: needs a value" .b) -}}
@@ -166,8 +166,8 @@ def test_a_template_has_comments_and_messages() -> None:
     kind: {{ .kind }}
     """
     assert lines(list(template_texts(textwrap.dedent(source), "chart"))) == [
-        (1, "Checks of\nvalues."),
-        (4, "…: needs a value"),
+        (1, "Checks:\nvalues."),
+        (4, f"{PLACEHOLDER}: needs a value"),
         (6, "For all pods."),
     ]
 
