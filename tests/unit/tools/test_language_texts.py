@@ -72,7 +72,9 @@ def test_prose_is_three_words(text: str, prose: bool) -> None:
             [("metrics", 1, "Keys in progress")],
             id="metric of a method",
         ),
-        pytest.param("Counter('x_total', documentation='All x')", [("metrics", 1, "All x")], id="metric by keyword"),
+        pytest.param(
+            "Counter('x_total', documentation='All hosts')", [("metrics", 1, "All hosts")], id="metric by keyword"
+        ),
         pytest.param(
             "a: Annotated[str, typer.Option('--all', help='for users')]", [("cli", 1, "for users")], id="help"
         ),
@@ -112,8 +114,8 @@ def test_docstrings_keep_their_lines_and_lose_the_indentation_of_their_block() -
         """As NATS has it."""
     '''
     assert python(source) == [
-        ("docstrings", 3, "One host.\n\nIts drawing:\n\n    a -> b\n"),
-        ("docstrings", 10, "As NATS has it."),
+        ("docstrings", 3, "One host.\n\nIts drawing:\n\n    a -> b"),
+        ("docstrings", 11, "As NATS has it."),
     ]
 
 

@@ -73,7 +73,7 @@ def _string(node: ast.expr, text: str, area: str) -> Iterator[Text]:
 
 def _placed(node: ast.expr, text: str, area: str) -> Text:
     """Return a text with its line breaks if the source has as many, else on one line."""
-    last = node.end_lineno or node.lineno
+    text, last = text.rstrip(), node.end_lineno or node.lineno
     whole = text.count("\n") <= last - node.lineno
     return Text(area, node.lineno, text if whole else one_line(text))
 
