@@ -19,7 +19,7 @@ UV_VERSION := 0.13.8
 PIP_AUDIT_VERSION := 2.10.1
 HAS_NODE := command -v node >/dev/null && command -v npm >/dev/null
 
-.PHONY: help install demo page images lint check test audit test-all flaky sabotage fuzz chaos soak bench docs generate verify lock format clean
+.PHONY: help install demo page images lint language check test audit test-all flaky sabotage fuzz chaos soak bench docs generate verify lock format clean
 
 help: ## List all targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[36m%-10s\033[0m %s\n", $$1, $$2}'
@@ -44,15 +44,29 @@ page: install ## Build the console's web page, for this checkout and for images 
 images: install ## Build both images, with SBOM and licences, into build/images (root, Linux)
 	@$(BIN)/trellis dev image --export build/images $(ARGS)
 
+<<<<<<< HEAD
 lint: install ## Check lint, types and import contracts
+=======
+lint: install ## Lint, types, import contracts, language
+>>>>>>> l-vale
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/mypy deploy/images/*.py
 	@PYTHONPATH=tools $(BIN)/lint-imports --no-cache
+<<<<<<< HEAD
 	@if $(HAS_NODE); then $(BIN)/trellis dev page --check; else echo "node or npm not found: the console's page is neither built nor checked" >&2; fi
 
 check: lint ## Run before each commit: lint, and the fast unit and contract tests
+=======
+	@$(TOOL).language . # only the paths in .vale/clean.txt, until all texts are clean
+	@if $(HAS_NODE); then $(BIN)/trellis dev page --check; else echo "no node here: the console's page is neither built nor checked" >&2; fi
+
+language: install ## Vale over the texts in .vale/clean.txt; ARGS="PATH … --area AREA": over others, ARGS=--counts: number of findings
+	@$(TOOL).language . $(ARGS)
+
+check: lint ## Before each commit: lint, and the unit and contract tests that are quick
+>>>>>>> l-vale
 	@$(BIN)/python tests/units.py --quick
 
 audit: install ## Report known vulnerabilities of locked packages; needs PyPI, not a mirror without its vulnerability data

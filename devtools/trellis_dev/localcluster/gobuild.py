@@ -1,4 +1,4 @@
-"""Builds programs from Go modules into the cache: Kubernetes, kwok, Jaeger, containerd, CoreDNS, others' operators.
+"""Builds programs from Go modules into the cache: Kubernetes, kwok, Jaeger, containerd, CoreDNS, operators, Vale.
 
 In: a product of ``versions.toml`` and the tools wanted of it. Out: programs under their final names in the cache.
 Called by the tool search when nothing on the machine fits.
@@ -29,7 +29,7 @@ from filelock import FileLock
 
 from trellis_dev.localcluster.building import acquire
 from trellis_dev.localcluster.errors import ToolError
-from trellis_dev.localcluster.gotoolchain import Go, go_program
+from trellis_dev.localcluster.gotoolchain import Go, c_compiler, go_program
 from trellis_dev.localcluster.paths import cache_root
 from trellis_dev.localcluster.progress import Progress, stepping
 from trellis_dev.localcluster.versions import Product, products
@@ -45,6 +45,8 @@ class Recipe:
     variables: Mapping[str, str] = field(default_factory=dict)
     own_path: bool = True
     """Whether Go may ask the proxy for modules at the packages' own paths; some proxies refuse what they lack."""
+    cgo: bool = False
+    """Whether the packages contain C, so that the build needs a C compiler."""
 
 
 RECIPES: Final[dict[str, Recipe]] = {
@@ -104,6 +106,8 @@ RECIPES: Final[dict[str, Recipe]] = {
         },
         variables={"github.com/cert-manager/cert-manager/pkg/util.AppVersion": "v{version}"},
     ),
+    # Its grammars for source code are in C.
+    "vale": Recipe(packages={"vale": "cmd/vale"}, variables={"main.version": "v{version}"}, own_path=False, cgo=True),
 }
 
 
@@ -152,7 +156,7 @@ def _build(product: str, targets: Mapping[str, Path], step: str, how: tuple[Prog
     work.mkdir(parents=True)
     log = work.with_name(f"{work.name}.log")
     log.unlink(missing_ok=True)
-    go = Go(go_program(progress), work, log, abort)
+    go = Go(go_program(progress), work, log, abort, compiler=c_compiler() if recipe.cgo else None)
 
     progress.note(step, "downloading modules")
     module = _download(go, entry)

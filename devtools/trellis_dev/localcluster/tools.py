@@ -56,6 +56,7 @@ TOOLS: Final[dict[str, Tool]] = {
     "nats": Tool("nats", exact_minor=False),
     "kubeconform": Tool("kubeconform", ("-v",), exact_minor=False),
     "promtool": Tool("prometheus", exact_minor=False),
+    "vale": Tool("vale"),
     "keda": Tool("keda"),
     "keda-adapter": Tool("keda"),
     "metrics-server": Tool("metrics-server"),
@@ -92,10 +93,10 @@ OPERATORS: Final = (
 """What examples and options of the chart are for, which are run with it."""
 
 DEFAULT: Final = tuple(
-    tool for tool in TOOLS if tool not in {"jaeger", "nats", "kubeconform", "promtool", *REAL_NODE, *OPERATORS}
+    tool for tool in TOOLS if tool not in {"jaeger", "nats", "kubeconform", "promtool", "vale", *REAL_NODE, *OPERATORS}
 )
-"""What every cluster needs. The nats CLI, kubeconform and promtool are for examples and alert rules; Jaeger and what
-runs in real nodes are there only if asked for."""
+"""What every cluster needs. The nats CLI, kubeconform and promtool are for examples and alert rules, Vale is for
+`make language`; Jaeger and what runs in real nodes are there only if asked for."""
 
 
 def cached(tool: str) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +15,7 @@ from support.suite.naming import lacking
 from trellis_dev.localcluster import gobuild
 from trellis_dev.localcluster.errors import AbortedError, ToolError
 from trellis_dev.localcluster.gobuild import _go_mod, _program, build
+from trellis_dev.localcluster.gotoolchain import c_compiler
 from trellis_dev.localcluster.progress import Quiet
 from trellis_dev.localcluster.versions import products
 
@@ -62,9 +64,11 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def pretend(root: Path, *, before: str = "", digest: str | None = None, version: str = "1.26.0") -> None:
+def pretend(
+    root: Path, *, before: str = "", digest: str | None = None, version: str = "1.26.0", product: str = "kubernetes"
+) -> None:
     """Put a `go` on the PATH; ``before`` runs before its build."""
-    answer = {"GoMod": str(root / "upstream.mod"), "Sum": digest or products()["kubernetes"].sum, "Dir": str(root)}
+    answer = {"GoMod": str(root / "upstream.mod"), "Sum": digest or products()[product].sum, "Dir": str(root)}
     (root / "download.json").write_text(json.dumps(answer))
     go = root / "go"
     go.write_text(FAKE_GO.format(root=root, before=before, version=version))
@@ -131,6 +135,32 @@ def test_all_tools_of_a_product_are_built_by_one_command_with_our_settings(root:
         "GOTOOLCHAIN=local",
         "GOWORK=off",
     ]
+
+
+def test_a_product_with_c_is_built_with_a_c_compiler(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gobuild, "c_compiler", lambda: "/python -m ziglang cc")
+    pretend(root, before=f"env | grep -E '^(CC|CGO_ENABLED)=' | sort > {root}/environment", product="vale")
+    wanted = targets(root, "vale")
+    build("vale", wanted, Quiet(), threading.Event())
+    assert os.access(wanted["vale"], os.X_OK)
+    assert (root / "environment").read_text() == "CC=/python -m ziglang cc\nCGO_ENABLED=1\n"
+    assert calls(root, "get") == []
+
+
+@pytest.mark.parametrize(
+    ("wheel", "program", "wanted"),
+    [(True, True, f"{sys.executable} -m ziglang cc"), (False, True, "cc"), (False, False, None)],
+)
+def test_the_c_compiler_is_the_wheels_else_that_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch, wheel: bool, program: bool, wanted: str | None
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: object() if wheel else None)
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}" if program else None)
+    if wanted is not None:
+        assert c_compiler() == wanted
+        return
+    with pytest.raises(ToolError):
+        c_compiler()
 
 
 def test_two_that_want_the_same_build_it_once(root: Path) -> None:

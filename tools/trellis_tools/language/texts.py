@@ -1,0 +1,60 @@
+"""Lays out extracted texts as Markdown that Vale reads, on the lines of their source.
+
+In: texts with the line where each begins. Out: one Markdown document a source file. Called by ``pages``.
+Invariants: a text is on the line of its source, and all other lines are blank, so that a line number of Vale is one of
+the source; each text is a list item, so that texts on adjacent lines do not become one paragraph.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+_PROSE: Final = re.compile(r"(?<![\w`./-])[A-Za-z]+,? [A-Za-z]+,? [A-Za-z]+(?![\w`/])")
+_BETWEEN: Final = " / "
+PLACEHOLDER: Final = "…"
+"""In place of a value that a text is filled with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text, the line where it begins (the first is 1), and its area: ``logs``, ``docstrings``.
+
+    Each line break of the text is one of the source.
+    """
+
+    area: str
+    line: int
+    text: str
+
+
+def is_prose(text: str) -> bool:
+    """Return whether a string constant is a text for people: three plain words in a row."""
+    return _PROSE.search(text) is not None
+
+
+def one_line(text: str) -> str:
+    """Return a text without line breaks."""
+    return " ".join(text.split())
+
+
+def document(texts: Iterable[Text]) -> str:
+    """Return the Markdown document; texts on the same line are separated by a slash."""
+    lines: dict[int, str] = {}
+    for text in texts:
+        for offset, content in enumerate(_safe(text.text).split("\n")):
+            if not content.strip():
+                continue
+            number = text.line + offset
+            if number in lines:
+                lines[number] += _BETWEEN + content.strip()
+            else:
+                lines[number] = ("  " if offset else "- ") + content.rstrip()
+    return "".join(f"{lines.get(number, '')}\n" for number in range(1, max(lines, default=0) + 1))
+
+
+def _safe(text: str) -> str:
+    """Return a text in which Markdown finds no HTML."""
+    return text.replace("<", "‹")
