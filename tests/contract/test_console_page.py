@@ -127,7 +127,7 @@ def test_the_fields_of_an_event_are_told() -> None:
 
 def test_figures_that_the_page_has_are_those_of_the_code() -> None:
     assert f"at most {NAMESPACES}." in section("Model stream")
-    assert f"at most {PAGE_EVENTS})" in section("SeenVersions events")
+    assert f"at most {PAGE_EVENTS})" in section("Past events")
     limits = " ".join(section("Performance and limits").split())
     assert f"{STREAMS_EACH} streams each" in limits
     assert f"At most {Settings().console_viewers} viewers" in limits

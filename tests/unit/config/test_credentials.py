@@ -65,8 +65,8 @@ def test_services_in_one_process_have_a_file_each(tmp_path: Path) -> None:
         credentials = load(settings, nats_nkey_file=pattern).nats_credentials
         assert credentials is not None
         assert credentials.path == tmp_path / f"{settings.service}.c1.nk"
-    (tmp_path / "people.c1.nk").unlink()
-    assert line(nats_nkey_file=pattern).endswith(f"no such file or directory, for {tmp_path / 'people.c1.nk'}")
+    (tmp_path / "cli.c1.nk").unlink()
+    assert line(nats_nkey_file=pattern).endswith(f"no such file or directory, for {tmp_path / 'cli.c1.nk'}")
 
 
 def test_without_a_file_it_is_nobody() -> None:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings
 
 from support.suite.naming import lacking
+from trellis.config.errors import RENAMED_SETTINGS
 from trellis.config.settings import (
     Namespaces,
     ServiceSettings,
@@ -71,8 +72,8 @@ def lines(cls: type[BaseSettings], **overrides: Any) -> list[str]:
         ("POLICY", "force", "has 'force', needs 'refuse' or 'drain'"),
         ("IMAGE", "abcdef", "has 'abcdef', needs at most 5 characters"),
         ("IMAGE", "12", "has '12', needs text that matches [a-z]+"),
-        ("GRACE_SECONDS", "soon", "has 'soon', needs a duration, e.g. 30s, 5m or 1h30m"),
-        ("GRACE_SECONDS", "0s", "has '0s', needs more than 0"),
+        ("SHUTDOWN_GRACE_PERIOD", "soon", "has 'soon', needs a duration, e.g. 30s, 5m or 1h30m"),
+        ("SHUTDOWN_GRACE_PERIOD", "0s", "has '0s', needs more than 0"),
         ("LOG_LEVEL", "loud", "has 'loud', needs 'debug', 'info', 'warning' or 'error'"),
         ("LOG_FORMAT", "xml", "has 'xml', needs 'auto', 'json' or 'text'"),
         ("OTLP_ENDPOINT", "collector:4318", "has 'collector:4318', needs an address such as http://host:4318"),
@@ -83,6 +84,15 @@ def test_a_mistake_is_one_line_with_the_variable_its_value_and_what_is_needed(
 ) -> None:
     monkeypatch.setenv(f"TRELLIS_{variable}", value)
     assert lines(RolloutSettings) == [f"TRELLIS_{variable}: {line}"]
+
+
+@pytest.mark.parametrize(("former", "present"), RENAMED_SETTINGS.items())
+def test_a_former_name_is_refused_with_the_present_one(
+    monkeypatch: pytest.MonkeyPatch, former: str, present: str
+) -> None:
+    assert present not in RENAMED_SETTINGS
+    monkeypatch.setenv(former, "1")
+    assert lines(ServiceSettings) == [f"{former}: renamed to {present}"]
 
 
 def test_all_mistakes_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
