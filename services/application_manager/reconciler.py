@@ -117,7 +117,7 @@ class Reconciler:
             return _soonest(wait, refused.again - time.monotonic())
         except (KubeError, NotTaken) as error:
             if snapshot.view is None and _is_nowhere(error):
-                _log.info("an application of wadm's cannot be shown", application=str(snapshot.key), reason=str(error))
+                _log.info("application of wadm cannot be reflected", application=str(snapshot.key), reason=str(error))
                 return self.timings.nowhere
             await self._refused_by_kubernetes(self._with_own_writes(snapshot), error)
             raise
@@ -155,7 +155,7 @@ class Reconciler:
         refused = self.cache.advance(snapshot.key, lambda progress: progress.refused_as(*answer)).refused
         assert refused is not None  # it just was
         key = str(snapshot.key)
-        _log.warning("an application is refused", application=key, reason=refusal.value, message=str(error))
+        _log.warning("application rejected", application=key, reason=refusal.value, message=str(error))
         return refused
 
     async def _report(self, snapshot: Snapshot, decision: Decision) -> float | None:

@@ -143,7 +143,7 @@ class Effects:
         finally:
             if begun:
                 self.known.listening.recycling.begun(key, time.monotonic())
-        _log.info("pod of a silent host evicted", group=key, pod=action.pod.name)
+        _log.info("pod of a host without heartbeat evicted", group=key, pod=action.pod.name)
         await self._one(key, WarnGroup(action.head, "HostRecycled", action.message), "")
 
     async def _retry(self, key: str, action: RetryPods) -> None:
@@ -199,7 +199,7 @@ class Effects:
             except NotFound as error:
                 if wait is None or found is not None or wanted["kind"] != ROLE_BINDINGS.kind:
                     raise
-                _log.debug("the Role of a binding is not known yet", error=str(error))
+                _log.debug("Role of a RoleBinding not found yet", error=str(error))
             await asyncio.sleep(wait)
         raise AssertionError("the last try returns or raises")
 
@@ -256,7 +256,7 @@ def _tell(key: str, actions: Sequence[Action]) -> None:
         "finalizers": [action.message for action in actions if isinstance(action, SetFinalizers)],
     }
     if any(told.values()):
-        _log.info("group written", group=key, **{name: what for name, what in told.items() if what})
+        _log.info("host group updated", group=key, **{name: what for name, what in told.items() if what})
 
 
 def _read(head: Head, version: str) -> Manifest:

@@ -60,7 +60,7 @@ class Copying:
                 await asyncio.sleep(self.timings.copy_again)
             except FactRefused as error:
                 _log.warning(
-                    "a lattice's event was not copied", lattice=event.lattice, event_name=event.event, reason=str(error)
+                    "lattice event not forwarded", lattice=event.lattice, event_name=event.event, reason=str(error)
                 )
                 return
             else:

@@ -104,7 +104,7 @@ async def show_handover(health: Health, until: float, plan_soon: Callable[[], No
         if seconds > 0:
             text = f"nodes with a runtime are not begun for {seconds:.0f} s after another installation gave them up"
             health.note(HANDOVER, text)
-            _log.warning("took over from another installation", settle_seconds=round(seconds))
+            _log.warning("took over the nodes from another installation", settle_seconds=round(seconds))
             await asyncio.sleep(seconds)
             health.note(HANDOVER, "")
             plan_soon()

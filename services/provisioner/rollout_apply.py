@@ -93,7 +93,7 @@ class RolloutEffects:
                 return True  # the bus itself warns of its outage, once
             except FactRefused as error:
                 # Saying it again is of no use; the ledger and its Event say it too.
-                _log.error("the rollout's change was not said on the bus", fact=fact.fact, error=str(error))
+                _log.error("rollout event not published", fact=fact.fact, error=str(error))
         self.cache.halts_published()
         if ledger.halted != ledger.told:
             await self.write_ledger(replace(plan, ledger=replace(ledger, told=ledger.halted)))

@@ -84,10 +84,10 @@ def on_controller(
         before = cache.controllers_changed(now)
         for controller in now:
             if controller not in before:
-                _log.warning("another controller is active: hands off", advice=controller.advice)
+                _log.warning("another controller is active, writing nothing", advice=controller.advice)
         for controller in before:
             if controller not in now:
-                _log.info("another controller is gone or taken over", controller=controller.place)
+                _log.info("other controller stopped or taken over", controller=controller.place)
         if before != now:
             list_all()
 

@@ -95,10 +95,10 @@ class Answering:
         except TimeoutError:
             return await self._late(question, "timeout")
         except AnswerLost as error:
-            _log.debug("an answer did not leave", reason=str(error))
+            _log.debug("answer could not be sent", reason=str(error))
             return self._parts.measures.dropped("lost")
         except Exception as error:  # noqa: BLE001 - one request must not end the work; its text may hold a value
-            _log.error("a request failed inside", error=type(error).__name__, where=_where(error))
+            _log.error("request failed with an internal error", error=type(error).__name__, where=_where(error))
             return self._parts.measures.dropped("failed")
         self._parts.measures.answered(outcome, time.monotonic() - question.at)
         return outcome
@@ -134,7 +134,7 @@ class Answering:
         except (AnswerLost, TimeoutError):
             raise
         except Exception as error:  # noqa: BLE001 - one request must not end the work; its text may hold a value
-            _log.error("a request failed inside", error=type(error).__name__, where=_where(error))
+            _log.error("request failed with an internal error", error=type(error).__name__, where=_where(error))
             why = Refusal(ErrorName.OTHER, "secrets_backend failed at this request: its log says where")
         else:
             self._granted(opened, identity, secret, grant)
@@ -194,7 +194,7 @@ class Answering:
         now = time.monotonic()
         self._untold += 1
         if now - self._told >= self._parts.timings.report:
-            _log.warning("requests are refused before it is known whose they are", last=str(refusal), of=self._untold)
+            _log.warning("unidentified requests refused", last=str(refusal), count=self._untold)
             self._told, self._untold = now, 0
 
 

@@ -99,7 +99,7 @@ class Audit:
                 await self._empty.wait()
         if self._waiting:
             left = sum(sum(one.count for one in facts.values()) for facts in self._waiting.values())
-            _log.error("facts about secrets were not said before the end", facts=left)
+            _log.error("secret events not published before the shutdown", facts=left)
 
     async def _send(self) -> None:
         while True:
@@ -155,7 +155,7 @@ class Audit:
         except BusUnavailable:
             return False
         except (FactRefused, ValueError) as error:  # too large, or nothing that JSON can hold
-            _log.error("a fact about a secret was refused", namespace=fact.namespace, name=fact.name, error=str(error))
+            _log.error("secret event rejected", namespace=fact.namespace, name=fact.name, error=str(error))
             self._drop(waiting.count)
         return True
 
@@ -168,5 +168,5 @@ class Audit:
         while True:
             await asyncio.sleep(self._timings.report)
             if self._dropped > told:
-                _log.error("facts about secrets were dropped; the log has them", facts=self._dropped - told)
+                _log.error("secret events dropped, see the log entries of the answers", facts=self._dropped - told)
                 told = self._dropped

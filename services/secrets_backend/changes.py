@@ -131,9 +131,11 @@ class Changes:
         except BusUnavailable:
             return
         except FactRefused as error:
-            _log.error("a changed Secret could not be told", namespace=fact.namespace, name=fact.name, error=str(error))
+            _log.error(
+                "event of a changed Secret not published", namespace=fact.namespace, name=fact.name, error=str(error)
+            )
         else:
-            _log.info("a Secret that was given is another", namespace=fact.namespace, name=fact.name)
+            _log.info("granted Secret changed", namespace=fact.namespace, name=fact.name)
         for version in former:
             given.versions.pop(version, None)
 

@@ -133,7 +133,7 @@ class GrantDeletions:
 
     def _unknown(self, why: str) -> float:
         if self.stands:
-            _log.warning("SecretGrants are unknown, no Secret is given", crd=GRANT_DEFINITION, reason=why)
+            _log.warning("SecretGrant CRD not found, refusing all requests", crd=GRANT_DEFINITION, reason=why)
         self.stands = False
         if (needed := self.known.needs_grants()) is None:
             self.health.ready(_WHAT)

@@ -91,7 +91,7 @@ class Links:
             try:
                 await current[0].run()
             except Exception as error:  # noqa: BLE001 - one link must not end the others
-                _log.error("a link failed; it is made anew", url=redact_url(address.url), error=repr(error))
+                _log.error("lattice connection failed, reconnecting", url=redact_url(address.url), error=repr(error))
             await asyncio.sleep(self._around.timings.restart)
 
     def _end(self, address: LinkAddress, kept: _Kept) -> None:

@@ -49,8 +49,8 @@ _ASIDE: Final = 64
 _BUSY: Final = Refusal(ErrorName.OTHER, "secrets_backend has too many requests of this NATS account: ask again").body()
 _INVALID: Final = Refusal(ErrorName.INVALID_REQUEST, "no such operation").body()
 _OTHER: Final = (
-    "another backend answers as {0!r} with a key of its own, so this one stays out: stop the other, or give one of "
-    "them another name (TRELLIS_SECRETS_BACKEND)"
+    "another secrets backend named {0!r} answers with a different key, so this one does not: stop the other one, or "
+    "rename one of them (TRELLIS_SECRETS_BACKEND)"
 )
 
 _NUMBERS = itertools.count(1)
@@ -139,7 +139,7 @@ class Serving:
         while (left := until - time.monotonic()) > 0 and (tasks := {*self._working, *self._keys, *self._aside}):
             await asyncio.wait(tasks, timeout=left)
         if self.in_work:
-            _log.warning("questions are left without an answer at the end", url=self._url, questions=self.in_work)
+            _log.warning("requests unanswered at the shutdown", url=self._url, questions=self.in_work)
 
     @property
     def _url(self) -> str:
@@ -191,14 +191,14 @@ class Serving:
             await self._stay_out()
             return timings.other
         if self._other:
-            _log.info("no other backend answers any more", url=self._url, backend=self._around.backend)
+            _log.info("other backend of this name stopped", url=self._url, backend=self._around.backend)
         self._other = False
         if not self._serving:
             await self._settled()
         if not self._serving and not self._ending and self._link.since is not None:
             self._serving = True
             await self._link.serve(self._subject, secrets_queue(self._around.backend), self._take)
-            _log.info("secrets are served", url=self._url, backend=self._around.backend)
+            _log.info("serving secrets", url=self._url, backend=self._around.backend)
         return timings.probe
 
     async def _settled(self) -> None:

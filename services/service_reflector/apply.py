@@ -130,13 +130,13 @@ class Effects:
             if former is None:
                 raise
             # Somebody else has the address, or the node port, by now.
-            _log.warning("a Service cannot have its former addresses", service=mirror.key)
+            _log.warning("former addresses of the Service unavailable", service=mirror.key)
             made = await self.kube.create(SERVICES, make_service(mirror))
         except Forbidden as error:
             if is_terminating(error):
                 return False
             raise
-        _log.info("Service made", service=mirror.key, lattice=mirror.lattice, application=mirror.application)
+        _log.info("Service created", service=mirror.key, lattice=mirror.lattice, application=mirror.application)
         self.services.wrote(made, held)
         return True
 
@@ -147,7 +147,7 @@ class Effects:
             SERVICES, found.name, body, found.namespace, field_manager=names.FIELD_MANAGER_SERVICE_REFLECTOR
         )
         self.services.wrote(written, found)
-        _log.info("Service changed", service=found.key, message=message)
+        _log.info("Service updated", service=found.key, message=message)
 
     async def _remove_finalizer(self, action: RemoveFinalizer) -> None:
         found = action.found
@@ -160,7 +160,7 @@ class Effects:
                 found.namespace,
                 field_manager=names.FIELD_MANAGER_SERVICE_REFLECTOR,
             )
-        _log.info("Service let go", service=found.key, reason=action.reason, message=action.message)
+        _log.info("Service finalizer removed", service=found.key, reason=action.reason, message=action.message)
 
     async def _remove(self, action: RemoveService) -> None:
         """Delete it; once that is heard, the slice with its addresses goes, too."""
@@ -171,7 +171,7 @@ class Effects:
             )
         if names.WASMCLOUD_OPERATOR_SERVICE not in found.finalizers:
             self.known.gone.add(found.uid)  # until that is heard
-        _log.info("Service removed", service=found.key, message=action.message)
+        _log.info("Service deleted", service=found.key, message=action.message)
 
     async def _write_slice(self, namespace: str, action: WriteSlice) -> bool:
         wanted, found = action.wanted, action.wanted.found
@@ -217,7 +217,7 @@ class Effects:
             return None
         read = {"uid": found.uid, "resourceVersion": found.resource_version}
         patch = {key: value for key, value in body.items() if key != "addressType"} | {"metadata": metadata | read}
-        _log.info("labels of an EndpointSlice restored", service=service.key, slice=name)
+        _log.info("EndpointSlice labels restored", service=service.key, slice=name)
         return await self.kube.merge_patch(
             ENDPOINT_SLICES, name, patch, namespace, field_manager=names.FIELD_MANAGER_SERVICE_REFLECTOR
         )

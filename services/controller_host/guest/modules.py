@@ -167,7 +167,7 @@ class Modules:
             write_whole(self._path(sha256, "cwasm"), code)
             write_whole(self._path(sha256, "json"), orjson.dumps(checked))
         except OSError as error:
-            _log.warning("compiled module is not kept on disk", sha256=sha256, error=str(error))
+            _log.warning("compiled module not stored", sha256=sha256, error=str(error))
 
     def _from_disk(self, sha256: str) -> Module | None:
         path = self._path(sha256, "cwasm")

@@ -144,7 +144,9 @@ class Snapshots:
         try:
             write_whole(self._directory / "clean", self.boot + self.run)
         except OSError as error:
-            _log.warning("snapshots are read whole before they are woken: the end could not be noted", error=str(error))
+            _log.warning(
+                "clean shutdown could not be recorded, the next start verifies all snapshots", error=str(error)
+            )
         finally:
             os.close(self._held)
 

@@ -131,9 +131,11 @@ class Hosting:
         if work:
             _, late = await asyncio.wait(work, timeout=max(0.1, until - time.monotonic()))
             if late:
-                _log.warning("controllers could not be put to disk in time: they begin cold", controllers=len(late))
+                _log.warning("controllers not suspended in time: they start cold", controllers=len(late))
         if awake := sum(1 for one in self.hosted.values() if one.life.instance is not None and not one.busy):
-            _log.warning("the disk does not take what controllers have in memory: they begin cold", controllers=awake)
+            _log.warning(
+                "controllers not suspended because the disk is not writable: they start cold", controllers=awake
+            )
 
     def end(self) -> None:
         """Have nothing go on, now that the term is over: calls that are under way are ended, and ask nothing more."""

@@ -186,7 +186,7 @@ class Life:
 
     def _give_up(self) -> None:
         if self.instance is not None:
-            _log.warning("a controller is in neither memory nor disk: it begins cold", controller=self.controller)
+            _log.warning("controller state lost, starting cold", controller=self.controller)
             self._drop_instance()
             self._kept.lose()
 

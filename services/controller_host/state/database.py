@@ -82,7 +82,7 @@ class Database:
             return self._anew(str(error))
 
     def _anew(self, why: str) -> sqlite3.Connection:
-        _log.warning("what controllers have worked through cannot be read: all is new to them", error=why)
+        _log.warning("controller progress unreadable, delivering all objects again", error=why)
         for suffix in ("", "-wal", "-shm"):
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
         return self._connect()

@@ -223,4 +223,4 @@ class Progress(Database):
             with self._writing() as base:
                 base.execute(statement, row)
         except NotWritten as error:
-            _log.warning("what a source has is not kept: it is asked again after a restart", error=str(error))
+            _log.warning("source not cached, fetching it again after a restart", error=str(error))

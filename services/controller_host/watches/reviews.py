@@ -140,7 +140,7 @@ class Reviews:
             self._failed(f"the answer of {self._kube.server} is no JSON")
             return None
         if self.failing:
-            _log.info("what accounts may see can be asked again")
+            _log.info("access reviews work again")
         self.failing = ""
         self._attempts.reset()
         answers.known[place] = (allowed, self._clock())
@@ -152,7 +152,7 @@ class Reviews:
     def _failed(self, why: str) -> None:
         self._not_before = self._clock() + self._attempts.next()
         if not self.failing:
-            _log.warning("cannot ask what accounts may see, trying on", error=why)
+            _log.warning("access reviews fail, retrying", error=why)
         self.failing = why
 
     async def _review(self, user: str, place: _Place) -> bool:

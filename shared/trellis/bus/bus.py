@@ -254,4 +254,4 @@ class Bus:
             try:
                 call()
             except Exception as error:  # noqa: BLE001 (one listener must not keep the others from theirs)
-                _log.error("listing everything failed", error=repr(error), exc_info=error)
+                _log.error("full resync failed", error=repr(error), exc_info=error)

@@ -228,7 +228,7 @@ class Breaker:
         self._states = {kind: state for kind, state in stored.items() if state is not None}
         for kind in (set(known) | {kind for kind, state in stored.items() if state is None}) - set(self._states):
             if kind not in known:
-                _log.error("the breaker's record cannot be read: destructions are held", kind=kind)
+                _log.error("circuit breaker record invalid, deletions paused", kind=kind)
             self._states[kind] = known.get(kind) or unreadable(self._now(), self.limits)
             self._repair = True
         self._known = True
@@ -254,7 +254,7 @@ class Breaker:
             self._known = False
             if self._complained != (why := type(error).__name__):
                 self._complained = why
-                _log.warning("breakers cannot be read: until then nothing is destroyed", error=str(error))
+                _log.warning("circuit breakers cannot be read, deletions paused", error=str(error))
             return
         self._complained = ""
         self._show()
@@ -284,9 +284,9 @@ class Breaker:
             opening = states[kind].opening
             assert opening is not None
             _log.error(
-                "breaker opened: destructions are held",
+                "circuit breaker opened, deletions paused",
                 kind=kind,
-                why=opening.why,
+                reason=opening.why,
                 seconds=round(opening.until - opening.since),
                 close=f"trellis circuit-breaker close {self.scope.service.replace('_', '-')} {kind}",
             )
@@ -297,7 +297,7 @@ class Breaker:
         for kind in sorted(kinds):
             closing = self._states.get(kind, State()).closing
             by = closing.by if closing and closing.until > self._now() else "time"
-            _log.warning("breaker closed: what was held is tried again", kind=kind, by=by)
+            _log.warning("circuit breaker closed, retrying the paused deletions", kind=kind, by=by)
         if kinds:
             self._told.clear()
             self.released()

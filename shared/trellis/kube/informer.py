@@ -176,9 +176,9 @@ class Informer(Generic[T]):
                     pass
             log.info("watch ended early, listing again", resource=self.resource.plural)
         except TimeoutError:
-            log.debug("full list is due", resource=self.resource.plural)
+            log.debug("periodic full list", resource=self.resource.plural)
         except Gone as error:
-            log.info("watch fell behind, listing again", resource=self.resource.plural, error=error.message)
+            log.info("watch expired, listing again", resource=self.resource.plural, error=error.message)
             # Not at once: a server that answers each watch so would be asked for lists in a hot loop.
             await asyncio.sleep(self._attempts.next())
         except KubeError as error:
@@ -251,7 +251,7 @@ class Informer(Generic[T]):
             if not opened:
                 await self._refused(error)
                 return False
-            log.debug("watch was cut", resource=self.resource.plural, error=str(error))
+            log.debug("watch disconnected", resource=self.resource.plural, error=str(error))
             cut = True
             if time.monotonic() - self._progressed >= self._timings.idle:
                 self._witness = None  # silence without a bookmark: what happened meanwhile is not known
@@ -322,7 +322,7 @@ class Informer(Generic[T]):
         try:
             callback(news)
         except Exception:
-            log.exception("change was not taken", resource=self.resource.plural, key=key)
+            log.exception("change handler failed", resource=self.resource.plural, key=key)
 
     async def _refused(self, error: KubeError) -> None:
         """Wait if the answer says nothing about the version: the same watch may be had then.

@@ -210,7 +210,7 @@ class Leader:
 
     async def _reign(self, lead: Lead, stopped: asyncio.Task[bool]) -> bool:
         """Run ``lead`` until it ends, the lease is lost, or stop is asked; False if ``lead`` ended unasked."""
-        log.info("leading", lease=self._name, identity=self._identity)
+        log.info("started leading", lease=self._name, identity=self._identity)
         self._show(leading=True)
         stopping = asyncio.Event()
         work = asyncio.ensure_future(lead(stopping))
@@ -224,7 +224,7 @@ class Leader:
                 await asyncio.wait({work, renewal}, return_when=asyncio.FIRST_COMPLETED)
             if renewal.done():
                 error = None if renewal.cancelled() else renewal.exception()
-                log.warning("no longer leading", lease=self._name, identity=self._identity, exc_info=error)
+                log.warning("stopped leading", lease=self._name, identity=self._identity, exc_info=error)
                 return True
             return self._ended_as_asked(work, asked=stopping.is_set())
         finally:
@@ -244,10 +244,10 @@ class Leader:
     def _ended_as_asked(self, work: asyncio.Future[None], *, asked: bool) -> bool:
         error = None if work.cancelled() else work.exception()
         if error is not None:
-            log.error("the leader's work failed", lease=self._name, exc_info=error)
+            log.error("leadership term failed", lease=self._name, exc_info=error)
             return False
         if not asked:
-            log.error("the leader's work ended unasked", lease=self._name)
+            log.error("leadership term ended unexpectedly", lease=self._name)
         return asked
 
     async def _renew_until_lost(self) -> None:
@@ -262,13 +262,13 @@ class Leader:
             await asyncio.sleep(max(0.0, until - boot_clock()))
             left = self._renewed_at + self._timings.renew_deadline - boot_clock()
             if left <= 0:
-                log.warning("lease could not be renewed in time", lease=self._name, identity=self._identity)
+                log.warning("lease not renewed in time", lease=self._name, identity=self._identity)
                 return
             began = boot_clock()
             try:
                 await self._renew(min(self._timings.call_timeout, left))
             except (Conflict, NotFound) as error:
-                log.warning("lease was lost", lease=self._name, error=str(error))
+                log.warning("lease lost", lease=self._name, error=str(error))
                 return
             except (KubeError, TimeoutError) as error:
                 self._complain(error)
@@ -276,7 +276,7 @@ class Leader:
             else:
                 if not self.leading:
                     # The answer came too late: writes were refused meanwhile, and what was in doubt once stays lost.
-                    log.warning("lease was renewed too late", lease=self._name, identity=self._identity)
+                    log.warning("lease renewed too late", lease=self._name, identity=self._identity)
                     return
                 self._renewed_at = began
                 self._told = None
@@ -327,7 +327,7 @@ class Leader:
                 await self._kube.replace(LEASES, self._given_back(found), timeout=timeout)
             log.info("lease released", lease=self._name, identity=self._identity)
         except KubeError as error:
-            log.warning("lease could not be released, it expires", lease=self._name, error=str(error))
+            log.warning("lease not released, it expires by itself", lease=self._name, error=str(error))
 
     def _given_back(self, lease: Manifest) -> Manifest:
         now, seconds = datetime.now(UTC), self._timings.handover
@@ -362,7 +362,7 @@ class Leader:
         self._kube.health.not_ready(self._what, why)
         cause = getattr(error, "reason", "Timeout")
         if self._told != cause:
-            log.warning("lease cannot be used, trying on", lease=f"{self._namespace}/{self._name}", error=why)
+            log.warning("lease unavailable, retrying", lease=f"{self._namespace}/{self._name}", error=why)
         self._told = cause
 
     def _show(self, *, leading: bool) -> None:
@@ -377,4 +377,4 @@ async def _end(task: asyncio.Future[None]) -> None:
     task.cancel()
     await asyncio.wait({task})
     if not task.cancelled() and (error := task.exception()) is not None and not ended_before:
-        log.warning("ended with an error", exc_info=error)
+        log.warning("task failed while stopping", exc_info=error)

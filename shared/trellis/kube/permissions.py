@@ -105,7 +105,7 @@ class MissingPermissions:
         if right not in self._lacking:
             words = lacking(right, self.remedy(right))
             self.health.not_ready(_what(right), words)
-            _log.warning("a right is missing, trying on", error=words)
+            _log.warning("permission denied, retrying", error=words)
         self._lacking.setdefault(right, set()).add(key)
 
     def worked(self, key: str) -> None:
@@ -119,7 +119,7 @@ class MissingPermissions:
             if not self._lacking[right]:
                 del self._lacking[right]
                 self.health.forget(_what(right))
-                _log.info("a right is not missing any more", right=str(right))
+                _log.info("permission granted", right=str(right))
 
 
 def _what(right: Right) -> str:

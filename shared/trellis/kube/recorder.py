@@ -132,14 +132,20 @@ class EventRecorder:
         if self._is_repeat(occurrence.identity, now):
             return
         if not self._similar.may_write(regarding.uid, now):
-            log.debug("too many events of an object", kind=regarding.kind, name=regarding.name, reason=reason)
+            log.debug(
+                "Kubernetes Event dropped by the rate limit", kind=regarding.kind, name=regarding.name, reason=reason
+            )
             return
         try:
             await self._write(occurrence)
         except (KubeError, NotLeading) as error:
             self._written.pop(occurrence.identity, None)
             log.warning(
-                "event was not recorded", kind=regarding.kind, name=regarding.name, reason=reason, error=str(error)
+                "Kubernetes Event not recorded",
+                kind=regarding.kind,
+                name=regarding.name,
+                reason=reason,
+                error=str(error),
             )
 
     def _is_repeat(self, identity: str, now: float) -> bool:

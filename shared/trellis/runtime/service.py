@@ -170,7 +170,7 @@ class Service(ABC):
                 words = kube.words(error)
                 self.health.not_ready("kubernetes", words)
                 if not warned:
-                    _log.warning("Kubernetes does not let this service begin, trying on", error=words)
+                    _log.warning("Kubernetes permissions missing at the start, retrying", error=words)
                 warned = True
                 await asyncio.sleep(attempts.next())
 
@@ -184,7 +184,7 @@ class Service(ABC):
                 await kube.ensure_namespace(name, labels)
             except Forbidden as error:
                 # An account that may not look at namespaces can work in one that is there.
-                _log.info("namespace is taken to exist", namespace=name, error=str(error))
+                _log.info("namespace not verified, assuming that it exists", namespace=name, error=str(error))
         uid = str((await kube.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
         return Cluster(self.settings.cluster or uid[:8], uid)
 
@@ -241,7 +241,7 @@ class Service(ABC):
                 await consuming.wait()
         await self.together.wait(self.name)
         if not (consuming.is_set() and await _prepared(work, self.timings.prepare)):
-            _log.warning("deciding without the bus: what it has heard already will be said again when it is back")
+            _log.warning("starting without NATS: events that it has already are published again later")
         cancellation.check()  # what reads the bus may have lost it, and the queues would work on in a term that is over
         async with asyncio.TaskGroup() as group:
             for queue, run in work.queues.items():

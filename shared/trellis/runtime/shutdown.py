@@ -74,9 +74,9 @@ async def ends_within(seconds: float, work: Coroutine[Any, Any, None], what: str
         ended = task.done()
         task.cancel()
     if not ended:
-        _log.warning("does not end in time and is left behind", what=what, seconds=round(seconds, 1))
+        _log.warning("component did not stop in time", component=what, seconds=round(seconds, 1))
     elif not task.cancelled() and (error := task.exception()) is not None:
-        _log.warning("ended with an error", what=what, error=repr(error))
+        _log.warning("task failed while stopping", component=what, error=repr(error))
     return ended
 
 
@@ -145,11 +145,14 @@ class Ending:
         try:
             word = self._words.get(timeout=self._grace)
         except queue.Empty:
-            _log.error("did not stop in time: ended, its lease expires by itself", shutdown_grace_period=self._grace)
+            _log.error(
+                "shutdown grace period exceeded, exiting: the lease expires by itself",
+                shutdown_grace_period=self._grace,
+            )
             self._end(_STATUS_FORCED)
             return
         if word is not None:
-            _log.warning("asked to stop a second time: ended at once, its lease expires by itself")
+            _log.warning("second termination signal, exiting: the lease expires by itself")
             self._end(_STATUS_SIGNAL + word)
             return
         time.sleep(self._timings.afterglow)

@@ -60,14 +60,14 @@ class Outage:
             if self._warned_at is not None and now - self._warned_at < self._repeat:
                 return
             self._warned_at = now
-        _log.warning("traces cannot be delivered: spans are dropped", endpoint=self._endpoint, reason=reason)
+        _log.warning("trace export failed, dropping spans", endpoint=self._endpoint, reason=reason)
 
     def delivered(self) -> None:
         """Say so if it did not work before."""
         with self._lock:
             recovered, self.failing, self._warned_at = self.failing, False, None
         if recovered:
-            _log.info("traces are delivered again", endpoint=self._endpoint)
+            _log.info("trace export works again", endpoint=self._endpoint)
 
 
 class _ToOutage(logging.Filter):

@@ -120,7 +120,7 @@ class Claim:
             if (why := lack_of_servers(self.replicas, error)) is not None:
                 raise StreamError(f"the bucket {CLAIM_BUCKET} cannot be made: {why}") from error
             raise
-        _log.info("made the bucket of cluster names", bucket=CLAIM_BUCKET)
+        _log.info("created the bucket of cluster names", bucket=CLAIM_BUCKET)
 
     def _taken(self, owner: str) -> str:
         return (

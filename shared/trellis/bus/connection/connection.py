@@ -186,7 +186,7 @@ class Connection:
         now, kind, pause = time.monotonic(), type(error), self._timings.report
         if now - self._reported.get(kind, -pause) >= pause:
             self._reported[kind] = now
-            _log.warning("NATS reports an error", error=describe(error))
+            _log.warning("NATS error", error=describe(error))
 
     async def _lost(self) -> None:
         self._last_sign = time.monotonic()

@@ -125,7 +125,7 @@ class Fetching:
         except nats.errors.TimeoutError:
             return []
         except nats.errors.Error as error:
-            _log.debug("a fetch failed", error=str(error))
+            _log.debug("message fetch failed", error=str(error))
             return []
 
     async def _read(self, batch: int, timeout: float) -> list[Msg]:  # noqa: ASYNC109

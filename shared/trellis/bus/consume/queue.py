@@ -221,7 +221,9 @@ class KeyedQueue(Generic[K]):
             if tasks:
                 await asyncio.wait(tasks, timeout=self._cancel)
         if self._running:
-            _log.error("runs do not end when cancelled", queue=self.name, keys=[str(key) for key in self._running])
+            _log.error(
+                "handlers did not stop when cancelled", queue=self.name, keys=[str(key) for key in self._running]
+            )
 
     def _owe(self, key: K) -> _Entry:
         """Return what is owed to the key, from now on if nothing was."""
@@ -308,14 +310,14 @@ class KeyedQueue(Generic[K]):
             try:
                 await ack()
             except Exception as error:  # noqa: BLE001 (the run is done; the message will come again and be acknowledged)
-                _log.warning("a message could not be acknowledged", queue=self.name, key=str(key), error=str(error))
+                _log.warning("acknowledgement failed", queue=self.name, key=str(key), error=str(error))
 
     def _failed(self, key: K, entry: _Entry, error: Exception) -> None:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = self._backoff.delay(failures)
         self._telemetry.metrics.retries_total.labels(self._telemetry.service, self.name).inc()
         _log.warning(
-            "failed, will try again",
+            "handler failed, retrying",
             queue=self.name,
             key=str(key),
             failures=failures,

@@ -139,7 +139,10 @@ class Keeper:
                 await subscription.hand_over(jetstream_of(broker) if broker is not None else None)
             except _TROUBLE as error:
                 broker = None  # nor will it answer for the others
-                _log.info("messages could not be given back, they come again by themselves", error=describe(error))
+                _log.info(
+                    "messages not returned, NATS redelivers them after the acknowledgement timeout",
+                    error=describe(error),
+                )
 
     def _answer_no_more(self) -> None:
         """Have nobody ask for a restart because nothing is heard; before anything that may be cancelled is awaited."""
@@ -183,7 +186,7 @@ class Keeper:
         try:
             await self.settle()
         except Exception as error:  # noqa: BLE001 (keeping must not end; the next look may succeed)
-            _log.error("the bus could not be looked after", error=repr(error), exc_info=error)
+            _log.error("NATS connection check failed", error=repr(error), exc_info=error)
             self._availability.lost(repr(error))
 
     async def _see_to_streams(self, broker: NatsBroker) -> bool:
@@ -206,8 +209,8 @@ class Keeper:
         former.over = True
         epoch.restored = former.restored + went_back
         if went_back or not same:
-            how = "restored from a backup" if went_back else "made anew"
-            _log.warning(f"the stream of facts was {how}: everything will be listed again", stream=STREAM_EVENTS)
+            cause = "restored from a backup" if went_back else "re-created"
+            _log.warning("event stream replaced, starting a full resync", stream=STREAM_EVENTS, cause=cause)
         await self._pause()
         return True
 

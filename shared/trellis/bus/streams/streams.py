@@ -179,7 +179,7 @@ async def _make(jetstream: JetStreamContext, wanted: StreamConfig) -> StreamInfo
             raise StreamError(f"stream {wanted.name} cannot be made: {why}") from error
         raise
     _log.info(
-        "made the stream",
+        "created the stream",
         stream=wanted.name,
         max_mib=(wanted.max_bytes or 0) // _MIB,
         max_days=round((wanted.max_age or 0) / _DAY),
@@ -216,7 +216,7 @@ def lack_of_servers(replicas: int, error: APIError) -> str | None:
 def _tell_of_copies(name: str, copies: int, wanted: int) -> None:
     """Say, once a process, that a stream has fewer copies than it is to have: services may not change it."""
     _log.warning(
-        "a stream that is there keeps its number of copies: change it by `nats stream edit STREAM --replicas N`",
+        "existing stream keeps its replicas: change them with `nats stream edit STREAM --replicas N`",
         stream=name,
         copies=copies,
         wanted=wanted,

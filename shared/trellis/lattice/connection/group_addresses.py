@@ -45,5 +45,5 @@ async def address_of(kube: Kube, group: GroupView) -> tuple[LatticeAddress | Non
     try:
         return lattice_address(group.spec, group.namespace, secrets), bool(secrets)
     except SubjectError as error:
-        _log.warning("a lattice cannot be followed", group=group.key, reason=str(error))
+        _log.warning("lattice connection not configured", group=group.key, reason=str(error))
         return None, bool(secrets)

@@ -269,9 +269,7 @@ class Link:
 
     def _is_deaf(self, why: str) -> None:
         if not self.deaf:
-            _log.warning(
-                "a lattice's NATS does not let this user hear it", url=redact_url(self._address.url), reason=why
-            )
+            _log.warning("lattice NATS subscription denied", url=redact_url(self._address.url), reason=why)
         self.deaf = why
         self._changed()
 
@@ -283,7 +281,7 @@ class Link:
             self._is_deaf(client.denied)
             return
         self.deaf, self.since = "", time.monotonic()
-        _log.info("a lattice's NATS lets this user hear it again", url=redact_url(self._address.url))
+        _log.info("lattice NATS subscription permitted again", url=redact_url(self._address.url))
         self._changed()
 
     def _found(self) -> None:
@@ -292,7 +290,7 @@ class Link:
         self._arrived.set()
         if self._warned:
             self._warned = False
-            _log.info("a lattice's NATS is back", url=redact_url(self._address.url))
+            _log.info("lattice NATS reachable again", url=redact_url(self._address.url))
         self._changed()
 
     def _lost(self, why: str) -> None:
@@ -304,8 +302,6 @@ class Link:
         self._arrived.clear()
         if not self._warned:
             self._warned = True
-            _log.warning(
-                "a lattice's NATS is away; it will be tried for ever", url=redact_url(self._address.url), reason=why
-            )
+            _log.warning("lattice NATS unreachable, retrying", url=redact_url(self._address.url), reason=why)
         if news:
             self._changed()

@@ -303,7 +303,7 @@ class Comparison:
     def _failed(self, why: str) -> None:
         if not self.why:
             _log.warning(
-                "wadm does not tell a lattice's applications; what is known stays",
+                "wadm does not list the applications of the lattice, keeping the known ones",
                 lattice=self._address.name,
                 reason=why,
             )
@@ -314,7 +314,7 @@ class Comparison:
         if now - self._garbage_told >= self._report:
             self._garbage_told = now
             _log.warning(
-                "a lattice's message is not what its protocol says: it is left out",
+                "skipped an invalid lattice message",
                 lattice=self._address.name,
                 subject=subject,
                 reason=str(error),

@@ -194,7 +194,7 @@ class Forwarder:
             longest = max(lag.seconds() for lag in self.lags.values())
             if longest > self.timings.late and not self.late:
                 _log.warning(
-                    "a lattice's events wait to be copied; they are lost after 70 s",
+                    "lattice events not forwarded yet, those older than 70 s are lost",
                     lattice=self.address.name,
                     waiting_seconds=round(longest),
                 )
@@ -208,12 +208,14 @@ class Forwarder:
         else:
             why = str(error) if isinstance(error, LinkAwayError) else describe(error)
         if stream not in self.why and self.link.since is not None:
-            _log.warning("a lattice's events are not copied now", lattice=self.address.name, stream=stream, reason=why)
+            _log.warning(
+                "lattice event forwarding failed, retrying", lattice=self.address.name, stream=stream, reason=why
+            )
         self.why[stream] = why
 
     def _found(self, stream: str) -> None:
         if self.why.pop(stream, None) is not None:
-            _log.info("a lattice's events are copied again", lattice=self.address.name, stream=stream)
+            _log.info("lattice event forwarding works again", lattice=self.address.name, stream=stream)
 
 
 async def _fetch(subscription: JetStreamContext.PullSubscription, seconds: float) -> list[Msg]:

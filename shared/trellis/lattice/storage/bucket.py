@@ -203,7 +203,7 @@ class Bucket:
             portion.complete(self._read_on, first=first)
         if self._warned:
             self._warned = False
-            _log.info("wadm's storage is read again", lattices=len(self._read_for()))
+            _log.info("wadm storage readable again", lattices=len(self._read_for()))
 
     def _take(self, message: Msg) -> None:
         removed = (message.headers or {}).get("KV-Operation") in _REMOVED
@@ -218,7 +218,7 @@ class Bucket:
     def _put_aside(self, portion: Portion, error: TooManyError) -> None:
         """Know nothing of a lattice for a while, and then try again."""
         self.leave(portion)
-        _log.warning("wadm's storage is not read for a lattice now", key=portion.key, reason=str(error))
+        _log.warning("wadm storage of the lattice cannot be read, retrying", key=portion.key, reason=str(error))
         portion.away(str(error), news=True)
         self._aside.add(portion)
         asyncio.get_running_loop().call_later(self._timings.too_many, self._take_back, portion)
@@ -245,7 +245,7 @@ class Bucket:
         )
         if not self._warned and self._link.since is not None:
             self._warned = True
-            _log.warning("wadm's storage is not read now", lattices=len(self._portions), reason=why)
+            _log.warning("wadm storage cannot be read, retrying", lattices=len(self._portions), reason=why)
         for portion in [one for portions in self._portions.values() for one in portions]:
             portion.away(why, unreadable=unreadable)
 

@@ -105,6 +105,4 @@ class Portion:
         now = time.monotonic()
         if now - self._garbage_told >= self._report:
             self._garbage_told = now
-            _log.warning(
-                "an entry of wadm's storage cannot be read: it is left out", lattice=self._lattice, reason=str(error)
-            )
+            _log.warning("skipped an invalid entry of the wadm storage", lattice=self._lattice, reason=str(error))
