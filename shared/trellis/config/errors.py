@@ -110,7 +110,7 @@ def _line(cls: type[BaseSettings], details: ErrorDetails, overrides: Mapping[str
         name = f"{variables(cls, field)[0]} (--{field.replace('_', '-')})"
     value = overrides.get(field, environ.get(name.upper()))
     if details["type"] == "missing" or value is None:
-        return f"{name}: is not set, needs {info.description or 'a value'}"
+        return f"{name}: is required: {info.description or 'no default'}"
     shown = HIDDEN if _is_secret(info) else redact_url(str(value) if isinstance(value, int) else repr(str(value)))
     hint = _LINK_HINT if _LINK_VALUE.fullmatch(str(value)) and name.endswith("_PORT") else ""
     return f"{name}: has {shown}, {redact_url(_needs(details, info))}{hint}"
