@@ -75,7 +75,7 @@ _LAST_BYTES: Final = 512
 
 
 @dataclass(slots=True)
-class Known:
+class Cache:
     """What is remembered during a term. ``applied``: by group and child what it said when it was written last.
 
     ``controller``: of wasmcloud-operator, while it runs and nobody has taken over. ``deployments``, ``daemon_sets``:

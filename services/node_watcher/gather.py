@@ -21,7 +21,7 @@ from trellis.telemetry import TraceContext
 
 
 @dataclass(eq=False)
-class World:
+class Cache:
     """Caches of one term of leadership. Informers fill ``nodes`` and ``shims``.
 
     ``traces`` holds the trace a node's opting in began, ``causes`` what is to begin one: ``uid/resourceVersion``.

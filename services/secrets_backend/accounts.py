@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from secrets_backend.gather import Known
+from secrets_backend.gather import Cache
 from secrets_backend.timings import AccountTimings
 from trellis.lattice.connection.address import LinkAddress
 from trellis.lattice.connection.link import INBOX, Link, LinkAwayError
@@ -56,10 +56,10 @@ class _Ear:
 
 
 class Accounts:
-    """Tells ``known`` which links are one account."""
+    """Tells ``cache`` which links are one account."""
 
-    def __init__(self, known: Known, timings: AccountTimings = AccountTimings()) -> None:  # noqa: B008 - frozen
-        self._known = known
+    def __init__(self, cache: Cache, timings: AccountTimings = AccountTimings()) -> None:  # noqa: B008 - frozen
+        self._cache = cache
         self._timings: Final = timings
         self._ears: dict[LinkAddress, _Ear] = {}
         self._words: dict[bytes, _Ear] = {}
@@ -94,13 +94,13 @@ class Accounts:
         for _ in range(_TIMES):
             if await self._say_to_all(mine, until):
                 break
-        for other in self._known.of_its_account(address):
+        for other in self._cache.of_its_account(address):
             if other not in self._ears or not mine.is_one_with(self._ears[other]):
-                self._known.one_account(address, other, yes=False)
-        self._known.looked_for(address)
+                self._cache.one_account(address, other, yes=False)
+        self._cache.looked_for(address)
 
     async def _wait_for_former(self, address: LinkAddress) -> None:
-        former = self._known.of_its_account(address)
+        former = self._cache.of_its_account(address)
         away = [self._ears[one].link.there() for one in former & self._ears.keys()]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._timings.former):
@@ -141,7 +141,7 @@ class Accounts:
             return
         mine.heard[other] = mine.link.since, other.since
         if mine.is_one_with(other):
-            self._known.one_account(mine.address, other.address, yes=True)
+            self._cache.one_account(mine.address, other.address, yes=True)
             mine.news.set()
             other.news.set()
         elif subject == self._all and mine.said < other.since and mine not in other.answering:

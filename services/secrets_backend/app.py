@@ -17,7 +17,7 @@ from secrets_backend.audit import Audit
 from secrets_backend.changes import Changes
 from secrets_backend.deletions import GrantDeletions
 from secrets_backend.domain.limits import Limits
-from secrets_backend.gather import Known
+from secrets_backend.gather import Cache
 from secrets_backend.key import Key
 from secrets_backend.links import Links
 from secrets_backend.lookup import Lookup
@@ -72,18 +72,18 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     def grants_known() -> bool:
         return watches.grants.known and deletions.stands and not any(one.outdated(timings.stale) for one in watches)
 
-    known = Known({}, {}, grants_known=grants_known)
-    deletions = GrantDeletions(base.kube, known, base.health, timings, settings.namespace)
-    watches = Watches(base.kube, known, groups.add, deletions.take, timings.watch)
+    cache = Cache({}, {}, grants_known=grants_known)
+    deletions = GrantDeletions(base.kube, cache, base.health, timings, settings.namespace)
+    watches = Watches(base.kube, cache, groups.add, deletions.take, timings.watch)
     reading = base.kube.apart(*_READING)
     parts = _parts(settings, base, reading, timings)
-    links = Links(known, _around(settings, base, known, parts, timings))
+    links = Links(cache, _around(settings, base, cache, parts, timings))
     rights = MissingPermissions(base.health, Advice(settings.namespace).remedy)
-    of_groups = LinksOfGroups(known, links, rights)
+    of_groups = LinksOfGroups(cache, links, rights)
     follow = GroupLattices(base.kube, of_groups.groups, of_groups.follow, of_groups.noted, settings.sources_interval)
 
     def list_all() -> None:
-        for key in {*known.groups, *known.addresses}:
+        for key in {*cache.groups, *cache.addresses}:
             groups.add(key)
 
     async def close(seconds: float) -> None:
@@ -117,10 +117,10 @@ def _parts(settings: Settings, base: Base, reading: Kube, timings: Timings) -> P
     )
 
 
-def _around(settings: Settings, base: Base, known: Known, parts: Parts, timings: Timings) -> Around:
+def _around(settings: Settings, base: Base, cache: Cache, parts: Parts, timings: Timings) -> Around:
     return Around(
-        known=known,
-        accounts=Accounts(known, timings.accounts),
+        cache=cache,
+        accounts=Accounts(cache, timings.accounts),
         key=parts.key,
         answering=Answering(parts),
         measures=parts.measures,

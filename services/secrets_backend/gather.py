@@ -16,7 +16,7 @@ from trellis.lattice.domain.group_views import GroupView
 
 
 @dataclass(slots=True)
-class Known:
+class Cache:
     """``groups`` and ``grants`` are the informers' objects; the rest is found out. ``changed`` after each change."""
 
     groups: dict[str, GroupView]

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 
-from secrets_backend.gather import Known
+from secrets_backend.gather import Cache
 from secrets_backend.serving import Around, Serving, State
 from trellis.installer_api.redaction import redact_url
 from trellis.lattice.connection.address import LinkAddress
@@ -30,8 +30,8 @@ class _Kept:
 class Links:
     """``run`` has to run for anything to be served."""
 
-    def __init__(self, known: Known, around: Around) -> None:
-        self._known = known
+    def __init__(self, cache: Cache, around: Around) -> None:
+        self._cache = cache
         self._around = around
         self._kept: dict[LinkAddress, _Kept] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -47,13 +47,13 @@ class Links:
 
     def need(self, group: str, address: LinkAddress | None) -> None:
         """Say which link a group is on from now on, None for none."""
-        if self._known.addresses.get(group) == address:
+        if self._cache.addresses.get(group) == address:
             return
         if address is None:
-            self._known.addresses.pop(group, None)
+            self._cache.addresses.pop(group, None)
         else:
-            self._known.addresses[group] = address
-        self._known.changed()
+            self._cache.addresses[group] = address
+        self._cache.changed()
         self._settle()
 
     async def run(self) -> None:
@@ -78,7 +78,7 @@ class Links:
     def _settle(self) -> None:
         if not self._running:
             return
-        needed = set(self._known.addresses.values())
+        needed = set(self._cache.addresses.values())
         for address in [one for one in self._kept if one not in needed]:
             self._end(address, self._kept.pop(address))
         for address in needed - self._kept.keys():
@@ -100,7 +100,7 @@ class Links:
             kept.task.cancel()
             await asyncio.wait({kept.task})
 
-        self._known.link_gone(address)
+        self._cache.link_gone(address)
         task = asyncio.create_task(end(), name="end of a secrets link")
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)

@@ -21,7 +21,7 @@ from secrets_backend import others
 from secrets_backend.accounts import Accounts
 from secrets_backend.answering import Answering
 from secrets_backend.domain.refusals import ErrorName, Refusal
-from secrets_backend.gather import Known
+from secrets_backend.gather import Cache
 from secrets_backend.key import Key
 from secrets_backend.metrics import Measures
 from secrets_backend.timings import Timings
@@ -72,7 +72,7 @@ class State(StrEnum):
 class Around:
     """What all links share."""
 
-    known: Known
+    cache: Cache
     accounts: Accounts
     key: Key
     answering: Answering
@@ -153,7 +153,7 @@ class Serving:
                 await self._close(self._around.timings.close)
                 self._asked_about = None
                 if self._link.tried:
-                    self._around.known.looked_for(self._address)
+                    self._around.cache.looked_for(self._address)
                 self._show()
                 await self._changed.wait()
                 continue
@@ -204,7 +204,7 @@ class Serving:
     async def _settled(self) -> None:
         """Wait a while until grants are whole: a request is refused for good by what is just not known yet."""
         until = time.monotonic() + self._around.timings.settle
-        while not self._around.known.settled() and time.monotonic() < until:  # noqa: ASYNC110 - of many parts
+        while not self._around.cache.settled() and time.monotonic() < until:  # noqa: ASYNC110 - of many parts
             await asyncio.sleep(self._around.timings.poll)
 
     async def _stay_out(self) -> None:
@@ -247,7 +247,7 @@ class Serving:
         while self._waiting and self._is_sure:
             question = self._waiting.popleft()
             self._waiting_bytes -= len(question.payload)
-            await self._around.answering.answer(question, lambda: self._around.known.link_grant(self._address))
+            await self._around.answering.answer(question, lambda: self._around.cache.link_grant(self._address))
             await asyncio.sleep(0)  # other links' turn, also if nothing of this answer had to wait
 
     def _answer_aside(

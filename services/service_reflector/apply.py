@@ -28,7 +28,7 @@ from service_reflector.domain.actions import (
 )
 from service_reflector.domain.resources import make_service, make_slice, make_slice_body, make_ties
 from service_reflector.domain.routes import make_route
-from service_reflector.gather import Known
+from service_reflector.gather import Cache
 from trellis import names
 from trellis.kube.breaker import Breaker
 from trellis.kube.client import Kube
@@ -54,7 +54,7 @@ class Effects:
 
     kube: Kube
     recorder: EventRecorder
-    known: Known
+    cache: Cache
     services: Informer[ServiceView]
     slices: Informer[SliceView]
     routes: Informer[RouteView]
@@ -123,7 +123,7 @@ class Effects:
 
     async def _create(self, action: CreateService) -> bool:
         mirror, former = action.mirror, action.former
-        held = self.known.services.get(mirror.key)
+        held = self.cache.services.get(mirror.key)
         try:
             made = await self.kube.create(SERVICES, make_service(mirror, former))
         except Invalid:
@@ -170,12 +170,12 @@ class Effects:
                 SERVICES, found.name, found.namespace, uid=found.uid, resource_version=found.resource_version
             )
         if names.WASMCLOUD_OPERATOR_SERVICE not in found.finalizers:
-            self.known.gone.add(found.uid)  # until that is heard
+            self.cache.gone.add(found.uid)  # until that is heard
         _log.info("Service deleted", service=found.key, message=action.message)
 
     async def _write_slice(self, namespace: str, action: WriteSlice) -> bool:
         wanted, found = action.wanted, action.wanted.found
-        service = self.known.services.get(f"{namespace}/{action.service}")
+        service = self.cache.services.get(f"{namespace}/{action.service}")
         if service is None:
             return False  # it was deleted this moment
         ties = make_ties(wanted, service)
@@ -229,7 +229,7 @@ class Effects:
             )
 
     async def _write_route(self, namespace: str, action: WriteRoute) -> bool:
-        service, found = self.known.services.get(f"{namespace}/{action.service}"), action.found
+        service, found = self.cache.services.get(f"{namespace}/{action.service}"), action.found
         if service is None:
             return False
         route = make_route(namespace, action.service, service.uid, dict(action.spec))
@@ -267,7 +267,7 @@ class Effects:
             await self.kube.delete(
                 ENDPOINTS, name, namespace, uid=metadata["uid"], resource_version=metadata["resourceVersion"]
             )
-        service = self.known.services.get(f"{namespace}/{name}")
+        service = self.cache.services.get(f"{namespace}/{name}")
         if service is not None:
             mark = {"metadata": {"annotations": {names.ANNOTATION_ADOPTING: None}}}
             await self._patch(service, mark, "endpoints of others are gone")

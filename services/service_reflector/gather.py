@@ -31,7 +31,7 @@ from trellis.provisioning.other_controllers import Controller
 
 
 @dataclass(slots=True)
-class Known:
+class Cache:
     """What is remembered during a term. ``kept``: by key the slices with the addresses of a Service that is not there.
 
     ``gone``: uids of Services that we deleted and that are still seen. ``said``: by key, then by Service, what the bus
@@ -122,8 +122,8 @@ class Known:
 
     def _application(self, mark: str, name: str) -> Application | None:
         comparison = self.following.comparison(mark)
-        known = comparison.applications.known.get(name) if comparison is not None else None
-        return known.application if known is not None else None
+        cache = comparison.applications.cache.get(name) if comparison is not None else None
+        return cache.application if cache is not None else None
 
     def all_keys(self) -> set[str]:
         """Return every key there is something to decide about."""
@@ -304,8 +304,8 @@ class Known:
         comparison = self.following.comparison(mark)
         if comparison is None:
             return None
-        known = comparison.applications.known.get(application)
-        if known is not None and known.application is not None:
+        cache = comparison.applications.cache.get(application)
+        if cache is not None and cache.application is not None:
             return True
         return False if comparison.applications.absent(application) else None
 

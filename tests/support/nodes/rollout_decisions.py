@@ -17,7 +17,7 @@ from node_watcher.domain.actions import PatchNode, Said
 from node_watcher.domain.actions import Snapshot as NodeSnapshot
 from provisioner.domain.actions import Action, CreateJob, DeleteJob, Destroy, EndJob, JudgeFailed, Snapshot
 from provisioner.domain.decide import decide
-from provisioner.domain.plan import Plan, World, begun_of, plan
+from provisioner.domain.plan import FleetSnapshot, Plan, begun_of, plan
 from provisioner.domain.resources import make_installer_job
 from provisioner.domain.tasks import Rules, task_of
 from provisioner.domain.unconfirmed import doubted, feared_on
@@ -147,7 +147,7 @@ def planned(seen: Seen, wish: Wish, book: Book, limit: str) -> Plan:
         if (target := target_on(view, wish)) is not None:
             targets[node.uid] = target
     limits = {name: ShimLimits(CountOrPercent.parse(limit)) for name in wish.names}
-    return plan(World(nodes, targets, by_uid, book.ledger(), limits, RETRIES, NOW, begun=slots, feared=feared))
+    return plan(FleetSnapshot(nodes, targets, by_uid, book.ledger(), limits, RETRIES, NOW, begun=slots, feared=feared))
 
 
 @cache

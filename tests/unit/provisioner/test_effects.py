@@ -155,7 +155,7 @@ async def test_a_ledger_another_wrote_meanwhile_is_not_written_over(
         await rollout.write_ledger(Plan(Ledger({})))
     assert cache.ledger is None
     cache.ledger_accepted(await ledger_manifest(kube, "trellis-system"))
-    assert set(Gather(kube, cache).world().ledger.entries) == {"uid-b"}
+    assert set(Gather(kube, cache).fleet_snapshot().ledger.entries) == {"uid-b"}
 
 
 async def test_while_the_bus_is_away_verdicts_are_written_but_no_job_goes_unsaid(
