@@ -14,14 +14,14 @@ from host_manager.copying import Copying
 from host_manager.domain.pods import PodView
 from host_manager.domain.views import GroupView
 from host_manager.gather import Cache
-from host_manager.handlers import CONSUMED, FollowSecrets, on_secret
+from host_manager.handlers import CONSUMED, SecretReconciler, on_secret
 from host_manager.leave import HOSTS, Leave, going_with
 from host_manager.listening import Listening
 from host_manager.permissions import Advice
-from host_manager.pod_reconciler import FollowPods
+from host_manager.pod_reconciler import PodReconciler
 from host_manager.pod_retries import PodRetries
 from host_manager.recall import recall
-from host_manager.reconciler import Reconcile
+from host_manager.reconciler import Reconciler
 from host_manager.settings import Settings
 from host_manager.timings import Timings
 from host_manager.watches import Enqueue, Watches
@@ -95,9 +95,9 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     leave = Leave(groups, Deletions(kube, defined, timings.deletions), breaker)
     rights = MissingPermissions(base.health, Advice(settings).remedy)
     stories: TraceSpans[str] = TraceSpans(telemetry)
-    reconcile = Reconcile(cache, effects, bus, stories, settings.sources_interval, watches.knows, rights, leave)
-    follow = FollowPods(cache, bus, stories, watches.knows)
-    changed = FollowSecrets(cache.changes, groups, lambda key, trace: queue.add(key, trace=trace), timings)
+    reconcile = Reconciler(cache, effects, bus, stories, settings.sources_interval, watches.knows, rights, leave)
+    follow = PodReconciler(cache, bus, stories, watches.knows)
+    changed = SecretReconciler(cache.changes, groups, lambda key, trace: queue.add(key, trace=trace), timings)
     refusals = Refusals(queue, noted(base.health), timings.refusals)
     return Work(
         [*watches],

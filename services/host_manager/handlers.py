@@ -35,7 +35,7 @@ def on_secret(changes: Changes, queue: KeyedQueue[str]) -> Callable[[Received[Se
 
 
 @dataclass(slots=True)
-class FollowSecrets:
+class SecretReconciler:
     """One run of a Secret's key: gather what else changes, then have the groups look that want to roll for it."""
 
     changes: Changes

@@ -17,7 +17,7 @@ from trellis.telemetry import TraceContext, TraceSpans
 
 
 @dataclass(frozen=True, slots=True)
-class FollowPods:
+class PodReconciler:
     """One run of a pod's key: say what became of it."""
 
     cache: Cache

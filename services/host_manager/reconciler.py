@@ -30,7 +30,7 @@ _PASSING: Final = (Conflict, Unavailable, TooManyRequests, Unauthorized)
 
 
 @dataclass(frozen=True, slots=True)
-class Reconcile:
+class Reconciler:
     """One run of a group's key: gather, decide, apply.
 
     While groups wait that nobody has looked at yet, a new one is made in two runs: first all that lets its hosts start.

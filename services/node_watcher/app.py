@@ -15,7 +15,7 @@ from node_watcher.domain.marks import labelled_ready
 from node_watcher.gather import Cache
 from node_watcher.handlers import CONSUMED, on_provision
 from node_watcher.recall import recall
-from node_watcher.reconciler import Reconcile
+from node_watcher.reconciler import Reconciler
 from node_watcher.settings import Settings
 from node_watcher.timings import Timings
 from node_watcher.watches import on_job, on_node
@@ -100,7 +100,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     ready = {deciding.NODES: lambda: sum(map(labelled_ready, cache.nodes.values()))}
     scope = Scope(NODE_WATCHER, settings.namespace, ready, {deciding.NODES: lambda: named(nodes)})
     breaker = Breaker(kube, recorder, scope, list_all)
-    reconcile = Reconcile(cache, Effects(kube, bus, recorder, cache, breaker, nodes.wrote), base.telemetry)
+    reconcile = Reconciler(cache, Effects(kube, bus, recorder, cache, breaker, nodes.wrote), base.telemetry)
     refusals = Refusals(queue, unready(base.health, Reason.UPDATE_REFUSED.value), timings.refusals)
     return Work(
         [nodes, shims, jobs],

@@ -21,7 +21,7 @@ from trellis.telemetry import Telemetry, TraceContext, context_from, current_tra
 
 
 @dataclass(frozen=True, slots=True)
-class Reconcile:
+class Reconciler:
     """One run of a node name's key: gather, decide, apply, in the node's trace."""
 
     cache: Cache

@@ -32,7 +32,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Planner:
+class FleetReconciler:
     """The run of the planner's one key: who gets a slot, written to the ledger before any Job is made."""
 
     gather: Gather

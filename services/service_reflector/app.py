@@ -14,10 +14,10 @@ from service_reflector.apply import Effects
 from service_reflector.domain import decide as deciding
 from service_reflector.following import Following
 from service_reflector.gather import Cache
-from service_reflector.lattices import FollowLattices
+from service_reflector.lattices import LatticeReconciler
 from service_reflector.metrics import Measures
 from service_reflector.recall import recall
-from service_reflector.reconciler import PRESERVED, Reflect
+from service_reflector.reconciler import PRESERVED, Reconciler
 from service_reflector.refusals import is_refused
 from service_reflector.settings import Settings
 from service_reflector.timings import Timings
@@ -92,10 +92,10 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     )
     breaker = Breaker(kube, recorder, scope, list_all)
     effects = Effects(kube, recorder, cache, watches.services, watches.slices, watches.routes, breaker)
-    reflect = Reflect(cache, effects, base.bus, TraceSpans(telemetry), base.health, queue)
+    reflect = Reconciler(cache, effects, base.bus, TraceSpans(telemetry), base.health, queue)
     refusals = Refusals(queue, noted(base.health), timings.refusals, is_refused)
     measures = Measures(telemetry.metrics, cache)
-    follow = FollowLattices(cache, applications_changed, settings.sources_interval, measures)
+    follow = LatticeReconciler(cache, applications_changed, settings.sources_interval, measures)
     return Work(
         [*watches],
         {lattices: follow.run, queue: refusals.heeding(reflect.run)},

@@ -21,7 +21,7 @@ from trellis.telemetry import TraceContext
 
 
 @dataclass(frozen=True, slots=True)
-class FollowLattices:
+class LatticeReconciler:
     """One run of a lattice's mark. ``wake`` is told of each lattice that was looked at: its groups may be others."""
 
     cache: Cache

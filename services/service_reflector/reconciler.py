@@ -32,7 +32,7 @@ _SEEN_BY_WATCHES: Final = (Warn, WarnService, RemoveService, DeleteSlice, Delete
 
 
 @dataclass(frozen=True, slots=True)
-class Reflect:
+class Reconciler:
     """One run of a key: gather, decide, apply, say."""
 
     cache: Cache

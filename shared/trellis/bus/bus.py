@@ -27,7 +27,7 @@ from trellis.bus.dead_letters.write import Letter
 from trellis.bus.errors import BusError, BusUnavailable, FactRefused, NotAllowed, StreamError
 from trellis.bus.publish.availability import Availability
 from trellis.bus.publish.publisher import Publisher
-from trellis.bus.streams.connection_supervisor import Keeper, jetstream_of
+from trellis.bus.streams.connection_supervisor import ConnectionSupervisor, jetstream_of
 from trellis.bus.streams.history import last_facts
 from trellis.bus.streams.streams import DEFAULT_LIMITS, StreamLimits, ensure_streams
 from trellis.bus.timings import BusTimings
@@ -86,7 +86,7 @@ class Bus:
         self._publisher = Publisher(self._availability, lambda: self._connection.broker, self._wake, timings)
         listeners = Listeners(telemetry, health, lambda: self._availability.answering_seconds, timings.deaf)
         self._reader = Reader(self._origin, telemetry, self._bury, self._room, listeners, timings)
-        self._keeper = Keeper(
+        self._keeper = ConnectionSupervisor(
             self._connection,
             self._availability,
             claim=Claim(cluster, cluster_uid, service, timings.claim, limits[STREAM_EVENTS].replicas),

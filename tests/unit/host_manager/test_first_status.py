@@ -17,7 +17,7 @@ from host_manager.domain.snapshot import Snapshot
 from host_manager.gather import Cache
 from host_manager.leave import Leave
 from host_manager.listening import Listening
-from host_manager.reconciler import Reconcile
+from host_manager.reconciler import Reconciler
 from host_manager.timings import Timings
 from support.lattices.host_groups import MINIMAL
 from trellis.bus.bus import Bus
@@ -89,7 +89,7 @@ class World:
         refusals = MissingPermissions(Health("test"), lambda _: "")
         stories: TraceSpans[str] = TraceSpans(setup("test", metrics=Metrics()))
         never = cast("Leave", None)  # no group is deleted here
-        self.reconcile = Reconcile(
+        self.reconcile = Reconciler(
             *(cache, effects, cast("Bus", Quiet()), stories, SELDOM, lambda _: True, refusals, never)
         )
 

@@ -13,7 +13,7 @@ from host_manager.domain.views import view_group
 from host_manager.gather import Cache
 from host_manager.leave import HOSTS, Leave, going_with
 from host_manager.listening import Listening
-from host_manager.reconciler import Reconcile
+from host_manager.reconciler import Reconciler
 from support.lattices.host_groups import MINIMAL
 from trellis import names
 from trellis.bus.bus import Bus
@@ -67,7 +67,7 @@ class World:
         recorder = EventRecorder(self.kube, component="test")
         breaker = Breaker(self.kube, recorder, Scope("host_manager", "g", {HOSTS: lambda: pods}, {}), lambda: None)
         self.deletions = Deletions(self.kube, HOST_CONFIGS, DeletionTimings(settle=0.0))
-        self.reconcile = Reconcile(
+        self.reconcile = Reconciler(
             cache,
             Effects(self.kube, recorder, cache),
             cast("Bus", Quiet()),

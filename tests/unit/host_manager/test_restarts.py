@@ -17,7 +17,7 @@ from host_manager.domain.restarts import uses
 from host_manager.domain.secret_changes import SecretChange, change_of, is_newer
 from host_manager.domain.snapshot import Snapshot, misread, view_head
 from host_manager.domain.views import GroupView, view_group
-from host_manager.handlers import FollowSecrets
+from host_manager.handlers import SecretReconciler
 from host_manager.timings import Timings
 from host_manager.waiting_changes import Changes
 from support.cluster.kube_world import until
@@ -231,7 +231,7 @@ async def test_only_groups_that_want_to_are_asked_and_the_fact_is_done_when_they
     changes, woken = Changes(), []
     wanting = a_view(restart_on=names.RESTART_ON_CHANGE)
     groups = {"shop/a": wanting, "shop/b": a_view(), "till/c": wanting, "shop/d": replace(wanting, deleting=True)}
-    follow = FollowSecrets(changes, groups, lambda key, _: woken.append(key), timings=Timings(gathering=0.05))
+    follow = SecretReconciler(changes, groups, lambda key, _: woken.append(key), timings=Timings(gathering=0.05))
     for fact in (a_fact("7", MINE, namespaces=("shop",)), a_fact("8", MINE, name="api", namespaces=("shop",))):
         changes.heard(change_of(fact))
     runs = [asyncio.create_task(follow.run(f"payments/{name}", None)) for name in ("db", "api")]

@@ -10,7 +10,7 @@ import pytest
 
 from node_watcher.apply import Effects
 from node_watcher.gather import Cache
-from node_watcher.reconciler import Reconcile
+from node_watcher.reconciler import Reconciler
 from support.nodes.withdrawals import Holding
 from trellis import names
 from trellis.config.timings import DeletionTimings
@@ -47,7 +47,7 @@ class Watcher:
         cache = Cache({NODE.name: NODE}, self.shims, False, deletions, marks)
         breaker: Any = self.breaker
         effects = Effects(AsyncMock(), AsyncMock(), AsyncMock(), cache, breaker, lambda *_: None)
-        self.reconcile = Reconcile(cache, effects, setup("node_watcher", metrics=Metrics()))
+        self.reconcile = Reconciler(cache, effects, setup("node_watcher", metrics=Metrics()))
 
     async def held(self) -> set[str]:
         await self.reconcile.run(NODE.name, None)

@@ -30,7 +30,7 @@ from provisioner.domain.decide import decide
 from provisioner.domain.plan import Plan
 from provisioner.domain.resources import Task
 from provisioner.gather import Gather, ledger_manifest
-from provisioner.planner import Planner
+from provisioner.planner import FleetReconciler
 from provisioner.queues import PLAN
 from provisioner.rollout_apply import RolloutEffects
 from provisioner.settings import Settings
@@ -213,9 +213,9 @@ class Keys:
         self.added.append(key)
 
 
-def a_planner(effects: Effects, nodes: Keys) -> Planner:
+def a_planner(effects: Effects, nodes: Keys) -> FleetReconciler:
     gather = Gather(effects.kube, effects.cache)
-    return Planner(gather, effects.cache, of_plans(effects), effects.telemetry, cast("KeyedQueue[str]", nodes))
+    return FleetReconciler(gather, effects.cache, of_plans(effects), effects.telemetry, cast("KeyedQueue[str]", nodes))
 
 
 async def test_a_slot_given_by_a_leader_that_died_before_making_the_job_is_used(

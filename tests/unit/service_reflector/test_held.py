@@ -12,7 +12,7 @@ import pytest
 from service_reflector.apply import Effects
 from service_reflector.domain.service_options import wish_of
 from service_reflector.domain.snapshot import Claim, Snapshot
-from service_reflector.reconciler import Reflect
+from service_reflector.reconciler import Reconciler
 from support.nodes.withdrawals import Holding
 from support.wadm.manifests import manifest
 from trellis.bus.consume.queue import KeyedQueue
@@ -48,7 +48,7 @@ async def reflected(cache: Any, effects: Any) -> None:
     unused: Any = None
     telemetry = setup("test", metrics=Metrics())
     queue = KeyedQueue[str](workers=1, name="applications", telemetry=telemetry)
-    await Reflect(cache, effects, unused, TraceSpans(telemetry), Health("test"), queue).run("g/shop", None)
+    await Reconciler(cache, effects, unused, TraceSpans(telemetry), Health("test"), queue).run("g/shop", None)
 
 
 async def test_a_service_is_not_held_any_more_once_its_application_is_deployed_again(

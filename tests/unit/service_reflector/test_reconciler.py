@@ -10,7 +10,7 @@ from unittest.mock import AsyncMock, Mock
 from service_reflector.apply import Effects
 from service_reflector.domain.service_options import wish_of
 from service_reflector.domain.snapshot import Claim, Snapshot
-from service_reflector.reconciler import Reflect
+from service_reflector.reconciler import Reconciler
 from service_reflector.timings import Timings
 from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from trellis import names
@@ -66,7 +66,7 @@ async def test_one_run_makes_the_service_and_its_endpoints_and_publishes_it() ->
     parts: list[Any] = [None, world, services, slices, None, Mock()]
     effects = Effects(world.kube, *parts)
     stories, health = TraceSpans[str](world.telemetry), Health("test")
-    reflect = Reflect(cast("Any", world), effects, bus, stories, health, world.queue)
+    reflect = Reconciler(cast("Any", world), effects, bus, stories, health, world.queue)
     work = asyncio.create_task(world.queue.work(reflect.run))
     world.queue.add("default/shop")
     await world.queue.wait_idle()

@@ -131,7 +131,7 @@ class Connection:
         self._broker, self._failures = broker, 0
 
     def abandon(self) -> None:
-        """Do not try again: a cancellation of ``open`` may get lost in the NATS client, see ``Keeper.end``."""
+        """Stop reconnecting: the NATS client may lose a cancellation of ``open``, see ``ConnectionSupervisor.end``."""
         self._abandoned = True
 
     async def close(self) -> None:

@@ -53,7 +53,7 @@ async def _see_to_permissions(broker: NatsBroker, within: int) -> None:
         await client.subscribe_again(within)
 
 
-class Keeper:
+class ConnectionSupervisor:
     """``missed`` is called when facts may have gone unheard: the service then lists everything."""
 
     def __init__(
