@@ -16,7 +16,7 @@ from typing import Final
 
 from host_manager.domain.children import WORKLOADS, ChildKey, child_keys, fingerprint, workload_of
 from host_manager.domain.facts import Said
-from host_manager.domain.group import LATEST, Group, Inputs, Manifest, Wish
+from host_manager.domain.group import LATEST, Group, HostGroupSpec, Inputs, Manifest
 from host_manager.domain.inputs import Problem, Source, keep_checksum, read_inputs, sources_of
 from host_manager.domain.pods import PodView
 from host_manager.domain.resources import make_nats_conf
@@ -297,4 +297,4 @@ class Cache:
 def _inputs(group: Group, sources: Mapping[Source, Manifest | None]) -> tuple[Inputs, tuple[Problem, ...]]:
     """Return the inputs; the configuration of the leaf counts among them, and itself depends on them."""
     inputs, _ = read_inputs(group, sources, "")
-    return read_inputs(group, sources, make_nats_conf(Wish(group, inputs, LATEST)))
+    return read_inputs(group, sources, make_nats_conf(HostGroupSpec(group, inputs, LATEST)))

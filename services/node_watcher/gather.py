@@ -16,7 +16,7 @@ from trellis.provisioning.job_index import JobIndex
 from trellis.provisioning.shim_marks import ShimMarks
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.targets import wanted_on
-from trellis.provisioning.views import KWASM, NodeView, Wish, newest, wish_of
+from trellis.provisioning.views import KWASM, NodeView, OptIn, newest, opt_in_of
 from trellis.telemetry import TraceContext
 
 
@@ -72,7 +72,7 @@ class Cache:
         One that was just deleted: others may follow that make it a mass deletion. One that is gone without having been
         uninstalled: it may be re-created, and then the node has it already. An annotation that opts the node out wins.
         """
-        if node.opt_in is not None and wish_of(node, auto_provision=False) is not Wish.IN:
+        if node.opt_in is not None and opt_in_of(node, auto_provision=False) is not OptIn.IN:
             return {}
         now, timings = self.deletions.clock(), self.deletions.timings
         left: dict[str, float] = {}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from service_reflector.domain.ownership import HostGroups, Owner, Undecided, owner_of, recorded_groups, successors
-from service_reflector.domain.service_options import Wish, wish_of
+from service_reflector.domain.service_options import ServiceOptions, options_of
 from service_reflector.domain.snapshot import Claim, Preserved, Refused, Snapshot
 from service_reflector.following import Following
 from service_reflector.timings import Timings
@@ -122,7 +122,7 @@ class Cache:
 
     def _application(self, mark: str, name: str) -> Application | None:
         comparison = self.following.comparison(mark)
-        cache = comparison.applications.cache.get(name) if comparison is not None else None
+        cache = comparison.applications.known.get(name) if comparison is not None else None
         return cache.application if cache is not None else None
 
     def all_keys(self) -> set[str]:
@@ -227,16 +227,16 @@ class Cache:
         having = {mark: found for mark in self.following.marks if (found := self._application(mark, name)) is not None}
         for mark in sorted(having, key=self._seniority):
             application = having[mark]
-            wish, homes = wish_of(application), self.homes(mark)
+            options, homes = options_of(application), self.homes(mark)
             group = self._group(mark, namespace)
-            if wish.namespace and wish.namespace not in {*homes, *self.elsewhere}:
-                refused += [_refusal(wish, application, group)] if group is not None else []
-            elif namespace == wish.namespace or (not wish.namespace and namespace in homes):
+            if options.namespace and options.namespace not in {*homes, *self.elsewhere}:
+                refused += [_refusal(options, application, group)] if group is not None else []
+            elif namespace == options.namespace or (not options.namespace and namespace in homes):
                 claims.append(
                     Claim(
                         mark,
                         application,
-                        wish,
+                        options,
                         self._pods(mark),
                         self.following.hosts(mark),
                         self._running(mark),
@@ -258,7 +258,7 @@ class Cache:
         return Claim(
             mark,
             application,
-            Wish(),
+            ServiceOptions(),
             self._pods(mark, () if mark in self.by_lattice else recorded_groups(service)),
             self.following.hosts(mark),
             self._running(mark),
@@ -304,7 +304,7 @@ class Cache:
         comparison = self.following.comparison(mark)
         if comparison is None:
             return None
-        cache = comparison.applications.cache.get(application)
+        cache = comparison.applications.known.get(application)
         if cache is not None and cache.application is not None:
             return True
         return False if comparison.applications.absent(application) else None
@@ -355,10 +355,10 @@ class Cache:
         return bool(found["metadata"].get("deletionTimestamp"))
 
 
-def _refusal(wish: Wish, application: Application, group: GroupView) -> Refused:
+def _refusal(options: ServiceOptions, application: Application, group: GroupView) -> Refused:
     why = (
-        f"application {application.name} asks for its Service in namespace {wish.namespace}, where its lattice has no "
-        f"group of hosts: change annotation {names.ANNOTATION_SERVICE_NAMESPACE}, or name the namespace in "
+        f"application {application.name} requests its Service in namespace {options.namespace}, where its lattice has "
+        f"no host group: change annotation {names.ANNOTATION_SERVICE_NAMESPACE}, or add the namespace to "
         "TRELLIS_SERVICE_NAMESPACES"
     )
     return Refused("NamespaceNotAllowed", why, group)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from host_manager.domain.group import ADOPTED, LATEST, Group, Inputs, Manifest, Wish
+from host_manager.domain.group import ADOPTED, LATEST, Group, HostGroupSpec, Inputs, Manifest
 from host_manager.domain.resources import (
     make_budget,
     make_config_map,
@@ -71,7 +71,7 @@ def basis_of(group: Group, inputs: Inputs) -> str:
     ours changes it, only the user does.
     """
     spec = group.spec
-    template = make_pod_template(Wish(group, inputs, ADOPTED))
+    template = make_pod_template(HostGroupSpec(group, inputs, ADOPTED))
     later = {
         "leafTls": spec.leaf_tls.model_dump() if spec.leaf_tls else None,
         "drainSeconds": spec.drain_seconds,
@@ -99,19 +99,19 @@ def marks_for(
     return Marks(found.revision if found.basis == basis else LATEST, basis)
 
 
-def make_children(wish: Wish, marks: Marks, *, budget: bool) -> list[Manifest]:
+def make_children(desired: HostGroupSpec, marks: Marks, *, budget: bool) -> list[Manifest]:
     """Return the children a group is to have, in the order they are written: first what pods cannot start without.
 
     Raises:
         TemplateError: what the user adds to the pods has a shape that no pod can have.
     """
-    group = wish.group
-    workload = make_workload(wish)
+    group = desired.group
+    workload = make_workload(desired)
     workload["metadata"]["labels"][names.LABEL_TEMPLATE] = str(marks)
     children = [
-        make_config_map(wish),
+        make_config_map(desired),
         make_service_account(group),
-        *([make_registry_secret(wish)] if wish.inputs.registries else []),
+        *([make_registry_secret(desired)] if desired.inputs.registries else []),
         workload,
         make_role(group),
         make_service(group),

@@ -21,7 +21,7 @@ from host_manager.domain.children import (
     read_marks,
     workload_of,
 )
-from host_manager.domain.group import API_VERSION, KIND, LATEST, Group, Manifest, Wish
+from host_manager.domain.group import API_VERSION, KIND, LATEST, Group, HostGroupSpec, Manifest
 from host_manager.domain.inputs import Problem
 from host_manager.domain.merging import TemplateError
 from host_manager.domain.pods import PodView
@@ -223,9 +223,11 @@ def _first_marks(snapshot: Snapshot) -> Marks | None:
 def _children(snapshot: Snapshot, group: Group, marks: Marks) -> list[Manifest] | Problem:
     """Return the children that the group is to have, or why they cannot be."""
     workload = _workload(snapshot)
-    wish = Wish(group, snapshot.inputs, marks.revision, managed_by(workload), *restarted(snapshot, workload))
+    desired = HostGroupSpec(
+        group, snapshot.inputs, marks.revision, managed_by(workload), *restarted(snapshot, workload)
+    )
     try:
-        wanted = make_children(wish, marks, budget=marks.revision >= LATEST and not snapshot.foreign_budget)
+        wanted = make_children(desired, marks, budget=marks.revision >= LATEST and not snapshot.foreign_budget)
     except TemplateError as error:
         return Problem("InvalidTemplate", str(error))
     for child in wanted:

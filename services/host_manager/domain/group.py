@@ -74,7 +74,7 @@ class Inputs:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class HostGroupSpec:
     """A group, what was read for it, and the revision of the template that it is to have.
 
     ``managed_by``: who its pods say manages them, which revision 1 leaves as it is. ``restarted_for``: the changed

@@ -36,13 +36,13 @@ from trellis.provisioning.views import (
     JobView,
     NodeTaint,
     NodeView,
+    OptIn,
     Proof,
-    Wish,
     decode_digests,
     encode_digests,
+    opt_in_of,
     proof_of,
     proved_of,
-    wish_of,
 )
 
 NODES = "nodes"
@@ -66,7 +66,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
     if snapshot.wanted:
         return [*actions, *_opted_in(node, said, snapshot)]
     actions += _opted_out(node, said, snapshot)
-    if wish_of(node, auto_provision=False) is Wish.INVALID:
+    if opt_in_of(node, auto_provision=False) is OptIn.INVALID:
         actions += _invalid(node, said)
     return actions
 

@@ -48,10 +48,10 @@ from trellis.provisioning.views import (
     JobState,
     JobView,
     NodeView,
+    OptIn,
     Target,
-    Wish,
     newest,
-    wish_of,
+    opt_in_of,
 )
 
 JOBS = "jobs"
@@ -97,7 +97,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
 
 def unserved(node: NodeView, shims: Iterable[ShimView]) -> bool:
     """Say whether a user opted a node in for which there is nothing to install while there is no legacy image."""
-    opted_in = node.operating_system == SUPPORTED_OS and wish_of(node, auto_provision=False) is Wish.IN
+    opted_in = node.operating_system == SUPPORTED_OS and opt_in_of(node, auto_provision=False) is OptIn.IN
     return opted_in and not any(shim.default for shim in shims)
 
 

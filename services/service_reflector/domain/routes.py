@@ -39,12 +39,12 @@ def route_actions(mirror: Mirror, owner: str, found: RouteView | None) -> Iterat
 def make_route_spec(mirror: Mirror) -> Manifest | None:
     """Return the spec of a route, None where none is asked for, or nothing speaks HTTP."""
     port = next((listener.port for _, listener in mirror.ports if listener.protocol is Protocol.HTTP), None)
-    if mirror.wish.gateway is None or port is None:
+    if mirror.options.gateway is None or port is None:
         return None
-    namespace, name = mirror.wish.gateway
+    namespace, name = mirror.options.gateway
     parent = {"name": name} | ({"namespace": namespace} if namespace else {})
     rule = {"matches": _EVERY_PATH, "backendRefs": [{"name": mirror.name, "port": port, "weight": 1}]}
-    return {"parentRefs": [parent], "rules": [rule], "hostnames": list(mirror.wish.hostnames) or None}
+    return {"parentRefs": [parent], "rules": [rule], "hostnames": list(mirror.options.hostnames) or None}
 
 
 def _says(found: object, wanted: object) -> bool:

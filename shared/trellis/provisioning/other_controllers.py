@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from trellis import names
-from trellis.provisioning.views import KWASM, NodeView, Wish, wish_of
+from trellis.provisioning.views import KWASM, NodeView, OptIn, opt_in_of
 
 Manifest = Mapping[str, Any]
 
@@ -114,7 +114,7 @@ def keeping_off(node: NodeView, shims: Iterable[str], controllers: Iterable[Cont
     installer image brings is its own. runtime-class-manager works on every Shim.
     """
     shims = frozenset(shims)
-    annotated = wish_of(node, auto_provision=False) is Wish.IN
+    annotated = opt_in_of(node, auto_provision=False) is OptIn.IN
     for controller in controllers:
         match controller.peer:
             case Peer.KWASM if shims and (annotated or KWASM in shims):

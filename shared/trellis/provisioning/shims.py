@@ -24,7 +24,7 @@ from trellis.installer_api.parse_int import whole
 from trellis.installer_api.spec import ARCHITECTURES, InstallSpec, Source, SpecError, WantedShim, parse_spec, shim_owner
 from trellis.provisioning.int_or_percent import CountOrPercent
 from trellis.provisioning.nodes_and_jobs import unix_seconds
-from trellis.provisioning.views import KWASM, SUPPORTED_OS, NodeView, Wish, wish_of
+from trellis.provisioning.views import KWASM, SUPPORTED_OS, NodeView, OptIn, opt_in_of
 
 Manifest = dict[str, Any]
 
@@ -234,10 +234,10 @@ def is_for(shim: ShimView, node: NodeView, *, auto_provision: bool) -> bool:
     """
     if shim.invalid or shim.deleting or node.operating_system != SUPPORTED_OS:
         return False
-    wish = wish_of(node, auto_provision=auto_provision and shim.default)
-    if node.opt_in is not None and wish is not Wish.IN:
+    wish = opt_in_of(node, auto_provision=auto_provision and shim.default)
+    if node.opt_in is not None and wish is not OptIn.IN:
         return False
-    if shim.default and wish is Wish.IN:
+    if shim.default and wish is OptIn.IN:
         return True
     if shim.selector is None:
         return not shim.default

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from trellis.crds.shim import RemovalPolicy
 from trellis.installer_api.spec import WantedShim
 from trellis.provisioning.shims import Refusal, ShimView, is_for, wish_for
-from trellis.provisioning.views import KWASM, SUPPORTED_OS, NodeView, Target, Wish, wish_of
+from trellis.provisioning.views import KWASM, SUPPORTED_OS, NodeView, OptIn, Target, opt_in_of
 
 
 def rival_of(shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_provision: bool) -> str:
@@ -36,7 +36,7 @@ def rival_of(shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_
 
 def stays_on(shim: ShimView, node: NodeView) -> bool:
     """Say whether a node keeps a Shim that cannot be acted on: a slip in a spec must not take it from every node."""
-    may = node.opt_in is None or wish_of(node, auto_provision=False) is Wish.IN
+    may = node.opt_in is None or opt_in_of(node, auto_provision=False) is OptIn.IN
     return bool(shim.invalid) and not shim.deleting and may and shim.name in node.installed.keys() - {KWASM}
 
 
@@ -60,7 +60,7 @@ def wanted_on(
     shims = tuple(shims)
     wanted = {shim.name for shim in shims if is_for(shim, node, auto_provision=auto_provision) or stays_on(shim, node)}
     without = not legacy or any(shim.default for shim in shims)
-    opted_in = wish_of(node, auto_provision=auto_provision) is Wish.IN and node.operating_system == SUPPORTED_OS
+    opted_in = opt_in_of(node, auto_provision=auto_provision) is OptIn.IN and node.operating_system == SUPPORTED_OS
     return frozenset(wanted if without or not opted_in else wanted | {KWASM})
 
 

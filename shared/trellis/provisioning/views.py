@@ -59,7 +59,7 @@ class Target:
         return _digest_of(self.shims)
 
 
-class Wish(StrEnum):
+class OptIn(StrEnum):
     """Whether a node is to run Wasm."""
 
     IN = "In"
@@ -262,15 +262,15 @@ class JobView:
         return (self.created_at, self.attempt, self.operation == UNDO, self.name)
 
 
-def wish_of(node: NodeView, *, auto_provision: bool) -> Wish:
+def opt_in_of(node: NodeView, *, auto_provision: bool) -> OptIn:
     """Say whether a node is to run Wasm.
 
     ``kwasm.sh/kwasm-node``: exactly ``true`` opts in, ``false`` opts out (also where every node is provisioned),
     anything else is invalid and counts as out. Without the annotation auto-provisioning decides (KWasm's rule).
     """
     if node.opt_in is None:
-        return Wish.IN if auto_provision else Wish.OUT
-    return {"true": Wish.IN, "false": Wish.OUT}.get(node.opt_in, Wish.INVALID)
+        return OptIn.IN if auto_provision else OptIn.OUT
+    return {"true": OptIn.IN, "false": OptIn.OUT}.get(node.opt_in, OptIn.INVALID)
 
 
 def opting_in(former: NodeView | None, node: NodeView) -> str | None:
@@ -278,7 +278,7 @@ def opting_in(former: NodeView | None, node: NodeView) -> str | None:
 
     None if the change does not opt it in by its annotation. All services that watch Nodes come to the same (ADR 102).
     """
-    if wish_of(node, auto_provision=False) is not Wish.IN:
+    if opt_in_of(node, auto_provision=False) is not OptIn.IN:
         return None
     if former is not None and former.uid == node.uid and former.opt_in == node.opt_in:
         return None

@@ -62,7 +62,7 @@ class Book:
 EMPTY = Book()
 
 
-class Wish(NamedTuple):
+class OptIn(NamedTuple):
     """The Shims by name, and the version of the first; the others have one version only."""
 
     names: tuple[str, ...]
@@ -111,12 +111,12 @@ def _shim(name: str, version: int) -> ShimView:
 
 
 @cache
-def _shims(wish: Wish) -> tuple[ShimView, ...]:
+def _shims(wish: OptIn) -> tuple[ShimView, ...]:
     return tuple(_shim(name, wish.version if index == 0 else 1) for index, name in enumerate(wish.names))
 
 
 @cache
-def target_on(node: NodeView, wish: Wish) -> Target | None:
+def target_on(node: NodeView, wish: OptIn) -> Target | None:
     return target_of(node, wish.shims(), None, auto_provision=False, require_checksum=True)
 
 
@@ -130,7 +130,7 @@ class Seen(NamedTuple):
 
 
 @cache
-def planned(seen: Seen, wish: Wish, book: Book, limit: str) -> Plan:
+def planned(seen: Seen, wish: OptIn, book: Book, limit: str) -> Plan:
     nodes, jobs, begun, certain = seen
     by_uid: dict[str, tuple[JobView, ...]] = {}
     for job in jobs:
@@ -152,7 +152,7 @@ def planned(seen: Seen, wish: Wish, book: Book, limit: str) -> Plan:
 
 @cache
 def decided(
-    node: NodeView, jobs: tuple[JobView, ...], entry: Entry | None, wish: Wish, *, certain: bool
+    node: NodeView, jobs: tuple[JobView, ...], entry: Entry | None, wish: OptIn, *, certain: bool
 ) -> tuple[Action, ...]:
     its = tuple(job for job in jobs if job.node_uid == node.uid)
     feared = doubted(node, entry, its) if entry and not certain else frozenset[str]()
@@ -168,7 +168,7 @@ def decided(
 
 
 @cache
-def marked(node: NodeView, job: JobView | None, wish: Wish) -> NodeView | None:
+def marked(node: NodeView, job: JobView | None, wish: OptIn) -> NodeView | None:
     """The node as node_watcher leaves it; None if it writes nothing."""
     shims = wish.shims()
     wanted = wanted_on(node, shims, auto_provision=False, legacy=False)

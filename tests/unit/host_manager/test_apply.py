@@ -15,7 +15,7 @@ from host_manager.domain.group import LATEST, Inputs
 from host_manager.domain.pods import PodView
 from host_manager.domain.snapshot import Head
 from host_manager.gather import Cache
-from support.lattices.host_groups import wish
+from support.lattices.host_groups import desired
 from trellis import names
 from trellis.kube.errors import NotFound, TooManyRequests
 from trellis.kube.recorder import EventRecorder
@@ -42,7 +42,7 @@ def effects(kube: FakeKube) -> Effects:
 
 
 def children() -> list[ApplyChild]:
-    made = wish(LATEST)
+    made = desired(LATEST)
     marks = marks_for(made.group, Inputs(), None, asked=False)
     return [ApplyChild(child, None) for child in make_children(made, marks, budget=True)]
 

@@ -18,7 +18,7 @@ from host_manager.domain.status import Facts, make_status
 from host_manager.lattice import lattice_of
 from host_manager.lattice_status import due_in, silent_pods
 from host_manager.listening import Recycling
-from support.lattices.host_groups import MINIMAL, wish
+from support.lattices.host_groups import MINIMAL, desired
 from trellis import names
 from trellis.config.nats_credentials import Kind
 from trellis.crds.host_config import WasmCloudHostConfigSpec
@@ -285,7 +285,7 @@ def test_a_lattice_whose_name_is_none_is_a_condition_and_not_listened_to() -> No
 
 
 def test_a_pod_tells_by_its_environment() -> None:
-    made = wish(LATEST)
+    made = desired(LATEST)
     template = make_workload(made)["spec"]["template"]
     raw = {
         "metadata": template["metadata"] | {"namespace": "g", "name": "group-1", "uid": "u", "resourceVersion": "1"},

@@ -13,7 +13,7 @@ from host_manager.domain.decide import RecyclePod, decide
 from host_manager.domain.environment import POD_LABEL
 from host_manager.domain.snapshot import Snapshot
 from host_manager.lattice_status import silent_pods
-from support.lattices.host_groups import wish
+from support.lattices.host_groups import desired
 from support.suite.naming import lacking
 from trellis.lattice.domain.hosts import MAX_HOSTS, TEXT_KEPT, Host, Sighting, Unit, read_host
 from trellis.lattice.domain.models import Model
@@ -93,7 +93,7 @@ def test_of_two_hosts_that_claim_a_pod_the_one_that_started_last_counts_at_every
 def recycling(cache: Snapshot) -> Snapshot:
     deployments = {key: dict(child) for key, child in cache.children.items()}
     deployments["Deployment", "group"]["status"] = {"replicas": 1, "readyReplicas": 1, "updatedReplicas": 1}
-    group = wish(2, hostRecycling="OneAtATime").group
+    group = desired(2, hostRecycling="OneAtATime").group
     return replace(cache, group=group, children=deployments, may_recycle=True, glance=True)
 
 

@@ -12,7 +12,7 @@ import pytest
 from host_manager.domain.children import Marks, make_children, marks_for
 from host_manager.domain.decide import ApplyChild, changes_over, decide
 from host_manager.domain.environment import POD_LABEL
-from host_manager.domain.group import ADOPTED, LATEST, Inputs, Wish
+from host_manager.domain.group import ADOPTED, LATEST, HostGroupSpec, Inputs
 from host_manager.domain.restarts import uses
 from host_manager.domain.secret_changes import SecretChange, change_of, is_newer
 from host_manager.domain.snapshot import Snapshot, misread, view_head
@@ -21,7 +21,7 @@ from host_manager.handlers import SecretReconciler
 from host_manager.timings import Timings
 from host_manager.waiting_changes import Changes
 from support.cluster.kube_world import until
-from support.lattices.host_groups import wish
+from support.lattices.host_groups import desired
 from trellis import names
 from trellis.events.secrets import SecretChanged, SecretUsers
 from trellis.lattice.domain.hosts import Host, Sighting
@@ -47,9 +47,9 @@ def world(*changes: SecretChange, said: str = "", at: str = "", **more: Any) -> 
 
 def as_written(said: str, revision: int = LATEST, at: str = "") -> dict[Any, Any]:
     """Return the children of a group as we write them."""
-    group = wish(revision).group
+    group = desired(revision).group
     marks = Marks(revision, marks_for(group, Inputs(), None, asked=False).basis)
-    wanted = Wish(group, Inputs(), revision, restarted_for=said, restarted_at=at)
+    wanted = HostGroupSpec(group, Inputs(), revision, restarted_for=said, restarted_at=at)
     made = make_children(wanted, marks, budget=revision >= LATEST)
     return {(child["kind"], child["metadata"]["name"]): stored(child) for child in made}
 

@@ -10,7 +10,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from service_reflector.apply import Effects
-from service_reflector.domain.service_options import wish_of
+from service_reflector.domain.service_options import options_of
 from service_reflector.domain.snapshot import Claim, Snapshot
 from service_reflector.reconciler import Reconciler
 from support.nodes.withdrawals import Holding
@@ -25,7 +25,7 @@ from trellis.telemetry.health import Health
 STORED: dict[str, Any] = {"labels": {}, "annotations": {}, "finalizers": [], "spec": {}}
 SERVICE = ServiceView("g", "shop", "uid-shop", "1", application="shop", lattice="east/1", manifest=STORED)
 APPLICATION = read_application(manifest())
-CLAIM = Claim(SERVICE.lattice, APPLICATION, wish_of(APPLICATION), (), {}, Running(), None)
+CLAIM = Claim(SERVICE.lattice, APPLICATION, options_of(APPLICATION), (), {}, Running(), None)
 GONE = Snapshot("g", "shop", services={"shop": SERVICE}, sure=True)
 
 

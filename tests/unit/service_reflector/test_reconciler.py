@@ -8,7 +8,7 @@ from typing import Any, cast
 from unittest.mock import AsyncMock, Mock
 
 from service_reflector.apply import Effects
-from service_reflector.domain.service_options import wish_of
+from service_reflector.domain.service_options import options_of
 from service_reflector.domain.snapshot import Claim, Snapshot
 from service_reflector.reconciler import Reconciler
 from service_reflector.timings import Timings
@@ -48,7 +48,7 @@ class World:
 
     async def snapshot(self, _: str) -> Snapshot:
         self.looks += 1
-        claim = Claim("east/1", APPLICATION, wish_of(APPLICATION), (POD,), {}, Running(), None)
+        claim = Claim("east/1", APPLICATION, options_of(APPLICATION), (POD,), {}, Running(), None)
         services = {one.name: one for one in self.services.values()}
         return Snapshot("default", "shop", (claim,), (), services, {"shop": tuple(self.slices.values())}, sure=True)
 
