@@ -19,7 +19,7 @@ from application_manager.following import Following
 from application_manager.freshness import TellGroups
 from application_manager.gather import Gather
 from application_manager.metrics import Measures
-from application_manager.permissions import remedy, words
+from application_manager.permissions import describe_error, remedy
 from application_manager.recall import recall
 from application_manager.reconciler import Reconciler
 from application_manager.settings import Settings
@@ -58,7 +58,7 @@ def create_app(
         namespaces={settings.namespace: {}},
         kube=kube,
         bus=bus,
-        words=words,
+        describe_error=describe_error,
     )
 
 

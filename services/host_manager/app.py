@@ -57,7 +57,7 @@ def create_app(
         kube=kube,
         bus=bus,
         confined=bool(settings.watch_namespaces),
-        words=Advice(settings).words,
+        describe_error=Advice(settings).describe_error,
     )
 
 
@@ -79,7 +79,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
 
     def list_all() -> None:
         for key in groups:
-            cache.doubt(key)
+            cache.invalidate(key)
             queue.add(key)
         for key in filter(watches.covers, {*pods, *cache.said.ready}):
             followed.add(key)

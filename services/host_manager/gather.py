@@ -119,14 +119,14 @@ class Cache:
         """Something of a group may have been made."""
         self.applied.setdefault(key, {})
 
-    def doubt(self, key: str) -> None:
+    def invalidate(self, key: str) -> None:
         """Look at the whole group in its next run."""
         self.looked.pop(key, None)
 
     def half_made(self, snapshot: Snapshot) -> None:
         """What runs the pods of a new group is made; the rest follows in its next run, which reads nothing again."""
         head = snapshot.head
-        self.doubt(head.key)
+        self.invalidate(head.key)
         self.making[head.key] = HalfMade(head.uid, head.generation, time.monotonic() + self.timings.half_made)
 
     def gives_way(self, key: str) -> bool:
@@ -209,7 +209,7 @@ class Cache:
 
     async def _look(self, base: Snapshot, group: Group) -> Snapshot:
         """Read the group's children and all that it names."""
-        self.doubt(base.head.key)
+        self.invalidate(base.head.key)
         making = self.making.pop(base.head.key, None)
         half_made = making is not None and (making.uid, making.generation) == (base.head.uid, base.head.generation)
         fresh = half_made or self._is_fresh(base)

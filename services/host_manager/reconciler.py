@@ -53,7 +53,7 @@ class Reconciler:
         try:
             again = await self._run(key, trace)
         except BaseException as error:
-            self.cache.doubt(key)
+            self.cache.invalidate(key)
             self.rights.failed(key, error)
             raise
         self.rights.worked(key)
@@ -82,7 +82,7 @@ class Reconciler:
         self.cache.changes.looked_at(key, changes, deciding.changes_over(snapshot))
         status = next((one.status for one in actions if isinstance(one, deciding.WriteStatus)), snapshot.status)
         if refused_by(status):
-            self.cache.doubt(key)  # what is refused is no part of what a look finds
+            self.cache.invalidate(key)  # what is refused is no part of what a look finds
         if status.get("hosts") and not silent_pods(snapshot) and due_in(snapshot) is None:
             self.cache.listening.recycling.calm(key)
         again = await self._say(snapshot, status, deleted=False)
@@ -133,7 +133,7 @@ class Reconciler:
         except KubeError as error:
             if isinstance(error, _PASSING) and not is_refused(error):
                 raise
-            self.cache.doubt(key)
+            self.cache.invalidate(key)
             if snapshot.fresh and isinstance(error, Invalid):
                 # Something in its way was not looked for: now it is.
                 self.cache.begun(key)

@@ -117,7 +117,7 @@ def on_group(cache: Cache, wake: Wake) -> Callable[[Change[GroupView]], None]:
         if change.old is None:
             cache.waiting.add(change.key)
         if not only_our_mark(change):
-            cache.doubt(change.key)
+            cache.invalidate(change.key)
             wake(change.key)
 
     return handle
@@ -128,7 +128,7 @@ def on_workload(cache: Cache, wake: Wake) -> Callable[[Change[WorkloadView]], No
 
     def handle(change: Change[WorkloadView]) -> None:
         if change.new is None:
-            cache.doubt(change.key)
+            cache.invalidate(change.key)
         elif not change.new.seen and cache.early_for(change.key) is not None:
             return  # made a moment ago: there is nothing to say of it yet, and its first status comes by itself
         wake(change.key)

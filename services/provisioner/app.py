@@ -36,7 +36,7 @@ from trellis.kube.breaker import Breaker, Scope, named
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.informer import Informer
-from trellis.kube.permissions import words_of
+from trellis.kube.permissions import describe_error
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import Refusals, is_refused, unready
 from trellis.kube.resources import DEPLOYMENTS, EVENTS, JOBS, NODES, PODS, SHIMS
@@ -69,7 +69,7 @@ def create_app(
         kube=kube,
         bus=bus,
         claims=settings.claim_namespace,
-        words=partial(words_of, remedy=APPLY_AGAIN),
+        describe_error=partial(describe_error, remedy=APPLY_AGAIN),
     )
 
 

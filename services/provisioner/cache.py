@@ -108,7 +108,7 @@ class Cache:
     """By Shim, what the API server answered to its RuntimeClass."""
     _newest_versions: dict[str, tuple[str, Manifest]] = field(default_factory=dict)
     """By Shim its uid, and the version that its newest revision has."""
-    settled_at: float = 0.0  # monotonic: from then on nodes may be begun
+    debounce_until: float = 0.0  # monotonic: from then on nodes may be begun
     rested_at: float = 0.0  # monotonic: the next plan is not made before
     _plan_seconds: float = 0.0  # how long the last plan took
 
@@ -178,8 +178,8 @@ class Cache:
     def wishes_changed(self) -> None:
         """Let no node be begun for a moment; changes within that moment do not make it longer."""
         now = time.monotonic()
-        if now >= self.settled_at:
-            self.settled_at = now + self.timings.settle
+        if now >= self.debounce_until:
+            self.debounce_until = now + self.timings.settle
 
     def controllers_changed(self, controllers: tuple[Controller, ...]) -> tuple[Controller, ...]:
         """Take note of the controllers beside which nothing is begun; returns the former ones."""

@@ -73,7 +73,7 @@ class Gather:
             limits=settings.limits(cache.shims.values()),
             retries=settings.retries(),
             held=cache.held(),
-            settles_in=max(0.0, cache.settled_at - time.monotonic()),
+            settles_in=max(0.0, cache.debounce_until - time.monotonic()),
             held_again=cache.timings.held,
             hands_off=frozenset(
                 node.uid for node, target in targets if target and (labelled(node, target) or self._other(node, target))

@@ -152,7 +152,7 @@ class Answering:
             return open_request(question.headers, question.payload, key.ring, self._parts.now())
         except Refusal as refusal:
             # Another replica may have given a key that is newer than ours.
-            if refusal.error is not ErrorName.DECRYPTION or not await key.doubt():
+            if refusal.error is not ErrorName.DECRYPTION or not await key.invalidate():
                 raise
         return open_request(question.headers, question.payload, key.ring, self._parts.now())
 

@@ -61,7 +61,7 @@ def create_app(
         namespaces={settings.namespace: {}},
         kube=kube,
         bus=bus,
-        words=Advice(settings.namespace).words,
+        describe_error=Advice(settings.namespace).describe_error,
     )
 
 

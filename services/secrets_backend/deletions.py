@@ -84,7 +84,7 @@ class GrantDeletions:
             if found["uid"] != self._uid and not found.get("deletionTimestamp"):
                 await self._is_another(found)
         except KubeError as error:
-            return self._unknown(self.kube.words(error))
+            return self._unknown(self.kube.describe_error(error))
         if found.get("deletionTimestamp"):
             return self._unknown(_DELETING)
         self.health.ready(_WHAT)

@@ -59,7 +59,7 @@ class Key:
         async with self._looking:
             await self._look()
 
-    async def doubt(self) -> bool:
+    async def invalidate(self) -> bool:
         """Read the key anew and return whether it is another: a rotation is seen at once.
 
         What was read before this was asked may be what is doubted. Who doubts within a second of a reading waits for
@@ -90,7 +90,7 @@ class Key:
         except KeySecretError as error:
             self._trouble(f"Secret {self._namespace}/{names.SECRETS_KEY}: {error}: restore its former content")
         except KubeError as error:
-            self._trouble(self._kube.words(error), counts=self._ring is None)
+            self._trouble(self._kube.describe_error(error), counts=self._ring is None)
         else:
             if self._ring is not None and ring != self._ring:
                 _log.info("key rotated", key=ring.current.public, previous=len(ring.previous))

@@ -25,7 +25,7 @@ async def other_backend(link: Link, subject: str, key: Key, seconds: float) -> b
     """
     answers = await asyncio.gather(*(_ask(link, subject, seconds) for _ in range(_TIMES)))
     for answer in {one for one in answers if one is not None}:
-        if not _is_ours(answer, key) and not (await key.doubt() and _is_ours(answer, key)):
+        if not _is_ours(answer, key) and not (await key.invalidate() and _is_ours(answer, key)):
             return True
     return False
 

@@ -41,7 +41,7 @@ class Advice:
 
     home: str
 
-    def words(self, error: KubeError) -> str:
+    def describe_error(self, error: KubeError) -> str:
         """Say what an error means; an error that nothing here is known about says it itself."""
         right = missing_right(error)
         return str(error) if right is None else lacking(right, self.remedy(right))

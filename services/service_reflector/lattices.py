@@ -65,6 +65,6 @@ class LatticeReconciler:
         try:
             yield
         except KubeError as error:
-            self.cache.unreadable[mark] = self.cache.kube.words(error)
+            self.cache.unreadable[mark] = self.cache.kube.describe_error(error)
             self.wake(mark, None, None)
             raise

@@ -114,7 +114,9 @@ class CachedKind:
                 self._absent(error)
                 await asyncio.sleep(self.timings.absent)
             except KubeError as error:
-                _log.debug("discovery of a kind failed, retrying", kind=self.type[1], error=self.kube.words(error))
+                _log.debug(
+                    "discovery of a kind failed, retrying", kind=self.type[1], error=self.kube.describe_error(error)
+                )
                 await asyncio.sleep(attempts.next())
             else:
                 attempts.reset()

@@ -134,7 +134,7 @@ class Reviews:
             async with self._at_once.hold(_owner(user)):
                 allowed = await self._review(user, place)
         except KubeError as error:
-            self._failed(self._kube.words(error))
+            self._failed(self._kube.describe_error(error))
             return None
         except orjson.JSONDecodeError:
             self._failed(f"the answer of {self._kube.server} is no JSON")

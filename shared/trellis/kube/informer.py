@@ -194,13 +194,17 @@ class Informer(Generic[T]):
         else:
             return False
         if self.lacking is None:
-            self._warn("cannot read, going on without", resource=self.resource.plural, error=self.kube.words(error))
+            self._warn(
+                "object kind cannot be read, continuing without it",
+                resource=self.resource.plural,
+                error=self.kube.describe_error(error),
+            )
         self.lacking = error
         self._recovered()
         if isinstance(error, Forbidden) and not self.quiet:
-            self.kube.health.note(self._what, f"{self.kube.words(error)}; {_WITHOUT}")
+            self.kube.health.note(self._what, f"{self.kube.describe_error(error)}; {_WITHOUT}")
         if self.needed is not None and (reason := self.needed()) is not None:
-            self.kube.health.not_ready(self._what, f"{self.kube.words(error)}; {reason}")
+            self.kube.health.not_ready(self._what, f"{self.kube.describe_error(error)}; {reason}")
         await asyncio.sleep(wait)
         return True
 
@@ -340,10 +344,10 @@ class Informer(Generic[T]):
             self.answered.set()
         if isinstance(error, Forbidden | NotFound):
             self._refusal = error
-        words = self.kube.words(error)
+        words = self.kube.describe_error(error)
         self.kube.health.not_ready(self._what, words)
         if self.failing is None:
-            self._warn("watch is interrupted, trying on", resource=self.resource.plural, error=words)
+            self._warn("watch interrupted, retrying", resource=self.resource.plural, error=words)
         self.failing = error
         # A server that is busy says how long; all who were told so must not come back together.
         await asyncio.sleep((error.retry_after or 0.0) + self._attempts.next())

@@ -354,7 +354,7 @@ class Leader:
 
     def _complain(self, error: KubeError | TimeoutError) -> None:
         """Say what is wrong: not ready, and one warning per cause."""
-        why = self._kube.words(error) if isinstance(error, KubeError) else "no answer in time"
+        why = self._kube.describe_error(error) if isinstance(error, KubeError) else "no answer in time"
         if isinstance(error, NotFound):
             why = (
                 f"namespace {self._namespace} does not exist: create it with kubectl create namespace {self._namespace}"

@@ -69,7 +69,7 @@ def lacking(right: Right, remedy: str) -> str:
     return f"{right.user} may not {right}: {remedy}"
 
 
-def words_of(error: KubeError, remedy: str) -> str:
+def describe_error(error: KubeError, remedy: str) -> str:
     """Return what an error means: a missing right with its remedy; any other error says itself what it is."""
     right = missing_right(error)
     return str(error) if right is None else lacking(right, remedy)

@@ -90,7 +90,7 @@ class Reader:
     def __init__(self, caller: Caller, *, health: Health) -> None:
         self._caller = caller
         self.health = health
-        self.words: Callable[[KubeError], str] = str
+        self.describe_error: Callable[[KubeError], str] = str
         """Says for people what an error means, and, where the service knows it, what is to be done about it."""
 
     @property

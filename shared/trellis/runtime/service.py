@@ -119,7 +119,7 @@ class Service(ABC):
     bus: Bus | None = None
     confined: bool = False
     """It may look at nothing but namespaces that it was given: its own has to exist, and tells which cluster it is."""
-    words: Callable[[KubeError], str] = str
+    describe_error: Callable[[KubeError], str] = str
     """Says for people what an error of the API server means, and what is to be done about it."""
     timings: ServiceTimings = field(default_factory=ServiceTimings)
 
@@ -139,7 +139,7 @@ class Service(ABC):
             identity=self.settings.identity,
             timings=self.timings.kube,
         )
-        kube.words = self.words
+        kube.describe_error = self.describe_error
         timing = asyncio.create_task(self._grace.begin_at(stop), name="grace")
         try:
             cluster = await unless(stop, self._cluster(kube))
@@ -167,7 +167,7 @@ class Service(ABC):
             try:
                 return await self._arrive(kube)
             except KubeError as error:
-                words = kube.words(error)
+                words = kube.describe_error(error)
                 self.health.not_ready("kubernetes", words)
                 if not warned:
                     _log.warning("Kubernetes permissions missing at the start, retrying", error=words)

@@ -97,7 +97,7 @@ class Comparison:
     def link_changed(self) -> None:
         """The link may be another: then everything is asked anew."""
         if self._link.since is not None and self._link.since != self._asked_on:
-            self._configurations.doubt_all()
+            self._configurations.invalidate_all()
             self._want()
 
     def _want(self) -> None:
@@ -135,12 +135,12 @@ class Comparison:
         while not self._wanted:
             self._news.clear()
             now = time.monotonic()
-            doubts = self.applications.doubts(now)
+            doubts = self.applications.recheck_in(now)
             # While wadm does not answer, a doubt is no reason to ask more often.
             left = until - now if doubts is None or self._away else min(until - now, doubts)
             if left <= 0:
                 if doubts is None:
-                    self._configurations.doubt_all()
+                    self._configurations.invalidate_all()
                 break
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
@@ -158,7 +158,7 @@ class Comparison:
         """Ask wadm for its applications, and for the manifests that are not known."""
         self._wanted, began = False, time.monotonic()
         on_another = self._asked_on != self._link.since
-        expected = self._said_something or on_another or self.applications.doubts(time.monotonic()) is not None
+        expected = self._said_something or on_another or self.applications.recheck_in(time.monotonic()) is not None
         self._said_something = False
         self._asked_on = self._link.since
         self._away = self._garbled = False
@@ -276,7 +276,7 @@ class Comparison:
 
     def _on_configuration(self, subject: str, payload: bytes) -> None:
         try:
-            if self._configurations.doubt(text(read_event(payload)["data"], "config_name", required=True)):
+            if self._configurations.invalidate(text(read_event(payload)["data"], "config_name", required=True)):
                 self._want()
         except LatticeDataError as error:
             self._tell_garbage(subject, error)

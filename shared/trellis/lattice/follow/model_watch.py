@@ -84,7 +84,7 @@ class ModelWatch:
     def _on_event(self, subject: str, payload: bytes) -> None:
         now, before = time.monotonic(), self.models()
         if self._address.account:
-            self._list.doubt(now)  # wadm says the same of every tenant's lattice of this name
+            self._list.invalidate(now)  # wadm says the same of every tenant's lattice of this name
         else:
             self._take(wadm_event_of(subject), payload, now)
         self._wake.set()
@@ -96,9 +96,9 @@ class ModelWatch:
             if event == MANIFEST_PUBLISHED:
                 self._list.deployed(*read_identity(read_event(payload)["data"]), now)
             elif event == MANIFEST_UNPUBLISHED:
-                self._list.doubt(now)
+                self._list.invalidate(now)
         except LatticeDataError:
-            self._list.doubt(now)
+            self._list.invalidate(now)
 
     async def _rest(self) -> None:
         """Wait until wadm is to be asked again."""
