@@ -26,7 +26,7 @@ from secrets_backend.domain.protocol import Opened, Request, open_request, seal_
 from secrets_backend.domain.refusals import ErrorName, Refusal
 from secrets_backend.key import Key
 from secrets_backend.lookup import Lookup
-from secrets_backend.metrics import Measures
+from secrets_backend.metrics import SecretMetrics
 from secrets_backend.timings import Timings
 from trellis.events.secrets import SecretDenied, SecretGranted
 from trellis.kube.resources import Manifest
@@ -58,7 +58,7 @@ class Parts:
     limits: Limits
     audit: Audit
     changes: Changes
-    measures: Measures
+    metrics: SecretMetrics
     backend: str
     users: frozenset[str]
     timings: Timings
@@ -96,11 +96,11 @@ class Answering:
             return await self._late(question, "timeout")
         except AnswerLost as error:
             _log.debug("answer could not be sent", reason=str(error))
-            return self._parts.measures.dropped("lost")
+            return self._parts.metrics.dropped("lost")
         except Exception as error:  # noqa: BLE001 - one request must not end the work; its text may hold a value
             _log.error("request failed with an internal error", error=type(error).__name__, where=_where(error))
-            return self._parts.measures.dropped("failed")
-        self._parts.measures.answered(outcome, time.monotonic() - question.at)
+            return self._parts.metrics.dropped("failed")
+        self._parts.metrics.answered(outcome, time.monotonic() - question.at)
         return outcome
 
     async def _late(self, question: Question, why: str) -> str:
@@ -109,8 +109,8 @@ class Answering:
             async with asyncio.timeout(self._parts.timings.late):
                 await question.answer(_LATE_ANSWER)
         except (AnswerLost, TooLargeError, TimeoutError):
-            return self._parts.measures.dropped(why)
-        self._parts.measures.answered(LATE, time.monotonic() - question.at)
+            return self._parts.metrics.dropped(why)
+        self._parts.metrics.answered(LATE, time.monotonic() - question.at)
         return LATE
 
     async def _answer(self, question: Question, grant_of: GrantOf, until: float) -> str:

@@ -21,7 +21,7 @@ from secrets_backend.gather import Cache
 from secrets_backend.key import Key
 from secrets_backend.links import Links
 from secrets_backend.lookup import Lookup
-from secrets_backend.metrics import Measures
+from secrets_backend.metrics import SecretMetrics
 from secrets_backend.permissions import Advice
 from secrets_backend.serving import Around
 from secrets_backend.settings import Settings
@@ -109,7 +109,7 @@ def _parts(settings: Settings, base: Base, reading: Kube, timings: Timings) -> P
         limits=Limits(settings.secrets_entity_rate),
         audit=Audit(base.bus, base.telemetry, timings.audit),
         changes=Changes(reading, base.bus, base.telemetry, timings),
-        measures=Measures(metrics, SECRETS_BACKEND),
+        metrics=SecretMetrics(metrics, SECRETS_BACKEND),
         backend=settings.secrets_backend,
         users=frozenset(settings.secrets_users),
         timings=timings,
@@ -123,7 +123,7 @@ def _around(settings: Settings, base: Base, cache: Cache, parts: Parts, timings:
         accounts=Accounts(cache, timings.accounts),
         key=parts.key,
         answering=Answering(parts),
-        measures=parts.measures,
+        metrics=parts.metrics,
         health=base.health,
         backend=settings.secrets_backend,
         timings=timings,

@@ -37,8 +37,8 @@ class Links:
         self._ending: set[asyncio.Task[None]] = set()
         self._running = False
         for state in State:
-            around.measures.links(state.value, partial(self._count, state))
-        around.measures.in_work(lambda: sum(one.in_work for one in self.serving))
+            around.metrics.links(state.value, partial(self._count, state))
+        around.metrics.in_work(lambda: sum(one.in_work for one in self.serving))
 
     @property
     def serving(self) -> list[Serving]:

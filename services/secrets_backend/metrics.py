@@ -9,7 +9,7 @@ from __future__ import annotations
 from trellis.telemetry.metrics import Metrics, Read
 
 
-class Measures:
+class SecretMetrics:
     """The counters of one process."""
 
     def __init__(self, metrics: Metrics, service: str) -> None:

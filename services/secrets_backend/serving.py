@@ -23,7 +23,7 @@ from secrets_backend.answering import Answering
 from secrets_backend.domain.refusals import ErrorName, Refusal
 from secrets_backend.gather import Cache
 from secrets_backend.key import Key
-from secrets_backend.metrics import Measures
+from secrets_backend.metrics import SecretMetrics
 from secrets_backend.timings import Timings
 from trellis.events.subjects import SECRETS_BACKEND
 from trellis.installer_api.redaction import redact_url
@@ -76,7 +76,7 @@ class Around:
     accounts: Accounts
     key: Key
     answering: Answering
-    measures: Measures
+    metrics: SecretMetrics
     health: Health
     backend: str
     timings: Timings
@@ -255,7 +255,7 @@ class Serving:
     ) -> None:
         """Answer with a body that is known, or with the key as it is then."""
         if len(among) >= _ASIDE:
-            self._around.measures.dropped("flood")
+            self._around.metrics.dropped("flood")
             return
         self._begin(among, self._answer_small(question, body, outcome))
 
@@ -266,9 +266,9 @@ class Serving:
                     body = (await self._around.key.newest()).current.public.encode()
                 await question.answer(body)
         except (AnswerLost, TooLargeError, TimeoutError):
-            self._around.measures.dropped("lost")
+            self._around.metrics.dropped("lost")
         else:
-            self._around.measures.answered(outcome, time.monotonic() - question.at)
+            self._around.metrics.answered(outcome, time.monotonic() - question.at)
 
     def _begin(self, among: set[asyncio.Task[None]], work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work, name=SECRETS_BACKEND)

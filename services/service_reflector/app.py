@@ -15,7 +15,7 @@ from service_reflector.domain import decide as deciding
 from service_reflector.following import Following
 from service_reflector.gather import Cache
 from service_reflector.lattices import LatticeReconciler
-from service_reflector.metrics import Measures
+from service_reflector.metrics import ServiceMetrics
 from service_reflector.recall import recall
 from service_reflector.reconciler import PRESERVED, Reconciler
 from service_reflector.refusals import is_refused
@@ -94,13 +94,13 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     effects = Effects(kube, recorder, cache, watches.services, watches.slices, watches.routes, breaker)
     reflect = Reconciler(cache, effects, base.bus, TraceSpans(telemetry), base.health, queue)
     refusals = Refusals(queue, noted(base.health), timings.refusals, is_refused)
-    measures = Measures(telemetry.metrics, cache)
-    follow = LatticeReconciler(cache, applications_changed, settings.sources_interval, measures)
+    metrics = ServiceMetrics(telemetry.metrics, cache)
+    follow = LatticeReconciler(cache, applications_changed, settings.sources_interval, metrics)
     return Work(
         [*watches],
         {lattices: follow.run, queue: refusals.heeding(reflect.run)},
         list_all,
         cache.said.clear,
         prepare=partial(recall, cache, base.bus),
-        background=[cache.following.run, measures.run, breaker.run, refusals.run],
+        background=[cache.following.run, metrics.run, breaker.run, refusals.run],
     )

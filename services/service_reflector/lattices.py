@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from service_reflector.following import Wake
 from service_reflector.gather import Cache
-from service_reflector.metrics import Measures
+from service_reflector.metrics import ServiceMetrics
 from trellis.kube.errors import KubeError
 from trellis.lattice.connection.address import LatticeAddress
 from trellis.lattice.domain.group_views import GroupView
@@ -27,7 +27,7 @@ class LatticeReconciler:
     cache: Cache
     wake: Wake
     seconds: float
-    measures: Measures
+    metrics: ServiceMetrics
 
     async def run(self, mark: str, trace: TraceContext | None) -> float | None:
         """Follow a lattice as its oldest group says; returns when to look at its Secrets again.
@@ -57,7 +57,7 @@ class LatticeReconciler:
         if address is None and self._groups(mark):
             self.cache.unreadable[mark] = "its name or its prefix can be in no subject of NATS"
         await self.cache.following.follow(mark, address)
-        self.measures.follow(mark, address)
+        self.metrics.follow(mark, address)
         self.wake(mark, None, None)
 
     @contextmanager

@@ -17,7 +17,7 @@ from trellis.telemetry.followed import FollowedGauges
 from trellis.telemetry.metrics import Forget, Metrics
 
 
-class Measures(FollowedGauges[LatticeAddress]):
+class ServiceMetrics(FollowedGauges[LatticeAddress]):
     """The gauges of one term."""
 
     def __init__(self, metrics: Metrics, cache: Cache) -> None:

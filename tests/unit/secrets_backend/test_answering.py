@@ -23,7 +23,7 @@ from secrets_backend.domain.limits import Limits
 from secrets_backend.domain.refusals import Refusal
 from secrets_backend.key import Key
 from secrets_backend.lookup import LARGEST_KEPT, MOST_KEPT, Lookup, describe_error
-from secrets_backend.metrics import Measures
+from secrets_backend.metrics import SecretMetrics
 from secrets_backend.timings import Timings
 from support.secrets.secret_requests import changed, policy
 from support.secrets.secrets_host import MODULE, Host, Signer, value
@@ -96,7 +96,7 @@ class Bench:
                 limits=Limits(rate),
                 audit=self.audit,
                 changes=Changes(kube, cast("Bus", None), telemetry, Timings()),
-                measures=Measures(self.metrics, "secrets_backend"),
+                metrics=SecretMetrics(self.metrics, "secrets_backend"),
                 backend="kube",
                 users=frozenset(),
                 timings=Timings(),
