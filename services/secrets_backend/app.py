@@ -23,7 +23,7 @@ from secrets_backend.links import Links
 from secrets_backend.lookup import Lookup
 from secrets_backend.metrics import SecretMetrics
 from secrets_backend.permissions import Advice
-from secrets_backend.serving import Around
+from secrets_backend.serving import Environment
 from secrets_backend.settings import Settings
 from secrets_backend.timings import Timings
 from secrets_backend.watches import LinksOfGroups, Watches
@@ -77,7 +77,7 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     watches = Watches(base.kube, cache, groups.add, deletions.take, timings.watch)
     reading = base.kube.apart(*_READING)
     parts = _parts(settings, base, reading, timings)
-    links = Links(cache, _around(settings, base, cache, parts, timings))
+    links = Links(cache, _environment(settings, base, cache, parts, timings))
     rights = MissingPermissions(base.health, Advice(settings.namespace).remedy)
     of_groups = LinksOfGroups(cache, links, rights)
     follow = GroupLattices(base.kube, of_groups.groups, of_groups.follow, of_groups.noted, settings.sources_interval)
@@ -117,8 +117,8 @@ def _parts(settings: Settings, base: Base, reading: Kube, timings: Timings) -> P
     )
 
 
-def _around(settings: Settings, base: Base, cache: Cache, parts: Parts, timings: Timings) -> Around:
-    return Around(
+def _environment(settings: Settings, base: Base, cache: Cache, parts: Parts, timings: Timings) -> Environment:
+    return Environment(
         cache=cache,
         accounts=Accounts(cache, timings.accounts),
         key=parts.key,

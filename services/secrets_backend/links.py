@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from secrets_backend.gather import Cache
-from secrets_backend.serving import Around, Serving, State
+from secrets_backend.serving import Environment, Serving, State
 from trellis.installer_api.redaction import redact_url
 from trellis.lattice.connection.address import LinkAddress
 from trellis.telemetry import get_logger
@@ -30,15 +30,15 @@ class _Kept:
 class Links:
     """``run`` has to run for anything to be served."""
 
-    def __init__(self, cache: Cache, around: Around) -> None:
+    def __init__(self, cache: Cache, environment: Environment) -> None:
         self._cache = cache
-        self._around = around
+        self._environment = environment
         self._kept: dict[LinkAddress, _Kept] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._running = False
         for state in State:
-            around.metrics.links(state.value, partial(self._count, state))
-        around.metrics.in_work(lambda: sum(one.in_work for one in self.serving))
+            environment.metrics.links(state.value, partial(self._count, state))
+        environment.metrics.in_work(lambda: sum(one.in_work for one in self.serving))
 
     @property
     def serving(self) -> list[Serving]:
@@ -87,16 +87,16 @@ class Links:
 
     async def _keep(self, address: LinkAddress, current: list[Serving]) -> None:
         while True:
-            current[:] = [Serving(address, self._around)]
+            current[:] = [Serving(address, self._environment)]
             try:
                 await current[0].run()
             except Exception as error:  # noqa: BLE001 - one link must not end the others
                 _log.error("lattice connection failed, reconnecting", url=redact_url(address.url), error=repr(error))
-            await asyncio.sleep(self._around.timings.restart)
+            await asyncio.sleep(self._environment.timings.restart)
 
     def _end(self, address: LinkAddress, kept: _Kept) -> None:
         async def end() -> None:
-            await asyncio.gather(*(one.end(self._around.timings.end) for one in kept.serving))
+            await asyncio.gather(*(one.end(self._environment.timings.end) for one in kept.serving))
             kept.task.cancel()
             await asyncio.wait({kept.task})
 

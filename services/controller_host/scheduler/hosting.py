@@ -28,7 +28,7 @@ from controller_host.module.fetching import Fetching, Question
 from controller_host.module.loading import EngineUnavailable
 from controller_host.module.preparing import NotAccepted, Preparing
 from controller_host.scheduler.hosted import Hosted, Trouble
-from controller_host.scheduler.lifecycle import Life
+from controller_host.scheduler.lifecycle import GuestLifecycle
 from controller_host.scheduler.memory import Memory
 from controller_host.scheduler.outcomes import Outcomes, no_room
 from controller_host.scheduler.starting import Parts
@@ -155,7 +155,7 @@ class Hosting:
 
     def _begin(self, view: ControllerView) -> Hosted:
         account = account_of(view)
-        return Hosted(view, account, Life(self.parts, view.key, view.uid, Calls(self.calling, account, 0)))
+        return Hosted(view, account, GuestLifecycle(self.parts, view.key, view.uid, Calls(self.calling, account, 0)))
 
     async def _forget(self, one: Hosted) -> None:
         self.fetching.drop(one.key)

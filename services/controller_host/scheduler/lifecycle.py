@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 
-class Life:
+class GuestLifecycle:
     """The guest of one controller."""
 
     __slots__ = (
