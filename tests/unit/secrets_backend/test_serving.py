@@ -7,7 +7,7 @@ import time
 from types import SimpleNamespace
 from typing import Any, cast
 
-from secrets_backend.serving import Serving
+from secrets_backend.serving import Environment, Serving
 from trellis.bus.connection.user_client import UserClient
 from trellis.lattice.connection.address import LinkAddress
 from trellis.lattice.connection.questions import Question
