@@ -273,7 +273,7 @@ def _check_answer(answer: bytes) -> None:
     try:
         parsed = orjson.loads(answer)
     except ValueError as error:
-        raise GuestFault(FaultKind.BAD_RESULT, f"it returned what is no JSON: {error}") from None
+        raise GuestFault(FaultKind.BAD_RESULT, f"it returned what is not JSON: {error}") from None
     if not isinstance(parsed, dict):
         raise GuestFault(FaultKind.BAD_RESULT, f"it returned a JSON {type(parsed).__name__}, and no object")
 

@@ -74,7 +74,7 @@ def rewrite(wasm: bytes) -> Rewritten:
     except reading.TooMany as error:
         raise ModuleRefused(RefusalReason.TOO_LARGE, str(error)) from error
     except reading.Malformed as error:
-        raise ModuleRefused(RefusalReason.NOT_WASM, f"this is no module that is run here: {error}") from error
+        raise ModuleRefused(RefusalReason.NOT_WASM, f"this is not a module that is run here: {error}") from error
     _check_imports(binary)
     _check_exports(binary)
     _check_state(binary)

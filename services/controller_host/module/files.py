@@ -77,7 +77,7 @@ def _outside(path: str) -> SourceError:
 def _content(descriptor: int, path: str) -> bytes:
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
-        raise SourceError(SourceReason.NOT_FOUND, f"the module {path} is no file")
+        raise SourceError(SourceReason.NOT_FOUND, f"the module {path} is not a file")
     if found.st_size > MOST_BYTES:
         raise too_large(f"the module {path}")
     with os.fdopen(os.dup(descriptor), "rb") as file:

@@ -148,7 +148,7 @@ class Web:
         try:
             place = URL(url)
         except ValueError:
-            raise SourceError(SourceReason.NOT_ALLOWED, f"{url.partition('?')[0]} is no address") from None
+            raise SourceError(SourceReason.NOT_ALLOWED, f"{url.partition('?')[0]} is not an address") from None
         self._check(place)
         return place
 

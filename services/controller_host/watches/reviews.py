@@ -137,7 +137,7 @@ class Reviews:
             self._failed(self._kube.describe_error(error))
             return None
         except orjson.JSONDecodeError:
-            self._failed(f"the answer of {self._kube.server} is no JSON")
+            self._failed(f"the answer of {self._kube.server} is not JSON")
             return None
         if self.failing:
             _log.info("access reviews work again")

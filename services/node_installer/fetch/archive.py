@@ -214,7 +214,7 @@ def _chosen(files: list[str], special: dict[str, str], member: str | None, names
     for name, what in special.items():
         path = PurePosixPath(name)
         if path == wanted or (wanted is None and (path.name in names or path.name.startswith(_PREFIX))):
-            message = f"{name} in the archive is no file of its own but leads to {what}"
+            message = f"{name} in the archive is not a file of its own but leads to {what}"
             raise InstallError(FailureReason.UNSAFE_ARCHIVE, message)
     return choose(files, member, names)
 

@@ -148,7 +148,7 @@ def _by_default(name: str, namespace: str, link: LinkGrant) -> Identity:
     if not _is_account(name):
         raise _refused(
             Reason.INVALID_ACCOUNT_NAME,
-            f"{name!r} is no name of a ServiceAccount: name one of namespace {namespace}; for a user, have it in "
+            f"{name!r} is not a name of a ServiceAccount: name one of namespace {namespace}; for a user, have it in "
             f"users of a SecretGrant in namespace {namespace} and in {USERS_SETTING}",
         )
     return Identity(_user(name, namespace), namespace, f"namespace {namespace} has hosts of this lattice")

@@ -118,7 +118,7 @@ class Bus:
         try:
             await ensure_streams(self._jetstream(), self._limits)
         except nats.errors.Error as error:
-            raise BusUnavailable(f"the streams could not be looked at: {describe(error)}") from error
+            raise BusUnavailable(f"streams cannot be inspected: {describe(error)}") from error
 
     async def publish(self, fact: FactData, *, dedup: str) -> None:
         """Say a fact, and wait until it is stored; safe to call any number of times at once.
@@ -182,7 +182,7 @@ class Bus:
             handler: gets each fact at least once.
         """
         if any(subscription.name == name for subscription in self._keeper.subscriptions):
-            raise ValueError(f"{name} is subscribed already")
+            raise ValueError(f"{name} is already subscribed")
         self._keeper.subscriptions.append(Subscription(name, models, handler, self._reader))
 
     async def start(self) -> None:

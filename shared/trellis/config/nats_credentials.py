@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
     NKEY = "a NATS user seed (SU…)"
     CREDENTIALS = "NATS credentials (a user JWT and its seed)"
-    ADDRESS = "no user: who connects is whoever the address says"
+    ADDRESS = "the user in the address"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Credentials:
 
     def _text(self) -> str:
         if self.path is None:
-            raise CredentialsError("no file is named")
+            raise CredentialsError("no file is set")
         try:
             with self.path.open("rb") as file:
                 content = file.read(_FILE_MAX)
@@ -141,7 +141,7 @@ def _identity(seed: str, jwt: str | None) -> Identity:
     try:
         key = SigningKey(decode_seed(seed, Prefix.USER))
     except KeyFormatError:
-        raise CredentialsError("what is in it is no user's seed, or not a whole one") from None
+        raise CredentialsError("it contains no complete user seed") from None
     public = encode_public(Prefix.USER, key.verify_key.encode())
     return Identity(public, jwt, lambda nonce: base64.b64encode(key.sign(nonce.encode()).signature))
 

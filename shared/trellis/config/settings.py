@@ -109,7 +109,7 @@ def _listed(value: object) -> object:
 def _namespaces(values: tuple[str, ...]) -> tuple[str, ...]:
     for value in values:
         if not _DNS_LABEL.fullmatch(value):
-            message = f"needs names of namespaces separated by commas, and {value!r} is none"
+            message = f"needs names of namespaces separated by commas; {value!r} is invalid"
             raise ValueError(message)
     return tuple(dict.fromkeys(values))
 

@@ -110,7 +110,7 @@ class Caller:
         try:
             return await parse(reply.body, decode)
         except orjson.JSONDecodeError:
-            raise unavailable(call, f"the answer of {self.transport.server} is no JSON") from None
+            raise unavailable(call, f"the answer of {self.transport.server} is not JSON") from None
 
     async def reply(self, call: Call, request: HttpRequest, *, timeout: float) -> Reply:  # noqa: ASYNC109
         """Return a good answer as it came; otherwise as ``call``."""

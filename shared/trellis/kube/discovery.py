@@ -143,15 +143,15 @@ def _document(call: Call, body: bytes) -> Mapping[str, Any]:
     except orjson.JSONDecodeError:
         found = None
     if not isinstance(found, dict):
-        raise unavailable(call, "the answer is no JSON")
+        raise unavailable(call, "the answer is not JSON")
     return found
 
 
 def _unknown(api_version: str, kind: str, version: _Version, verbs: Collection[str]) -> UnknownKind:
     if kind in version.kinds:
-        message = f"{kind} of {api_version} is nothing that one can {' and '.join(verbs)}"
+        message = f"{kind} of {api_version} does not support {' and '.join(verbs)}"
     elif version.there:
-        message = f"{api_version} has no kind {kind}: is it spelt as in manifests, and is its definition applied?"
+        message = f"{api_version} has no kind {kind}: check the spelling, and that its CRD is applied"
     else:
-        message = f"the API server does not serve {api_version}, of which {kind} should be: is its definition applied?"
+        message = f"the API server does not serve {api_version} of {kind}: check that its CRD is applied"
     return UnknownKind(Call("GET", kind, kind), status=404, reason="UnknownKind", message=message)

@@ -39,7 +39,7 @@ _PAGE = 200
 """Objects per page: listing 1,000 Nodes of 6.7 kB costs 9 MiB at its peak, with pages of 500 it is 19 MiB."""
 _SAME_VERSION_AGAIN = {401, 429}
 """Status of a refused watch that says nothing about its resource version."""
-_WITHOUT = "what depends on it is not known, and counts as not there"
+_WITHOUT = "dependent state is unknown and counts as missing"
 """Of a kind that may be refused: other operators that run, say."""
 _FRUITLESS_MOST = 3
 """Watches in a row that ended early without an event or bookmark; then a list shows whether they miss something."""

@@ -138,17 +138,21 @@ class Leader:
             health.ready(self._what)
             return
         held = f"Lease {self._namespace}/{self._name} is held by {record.holder}, which "
-        unmarked = f"{held}has not marked it: is that a replica of this service?" if not record.marked else ""
+        unmarked = (
+            f"{held}has not annotated it: check that the holder is a replica of this service"
+            if not record.marked
+            else ""
+        )
         health.note(self._what, unmarked)
         seconds = boot_clock() - self._observed_at
         if seconds > self._timings.duration:
             left = max(0.0, self._expires_in(record))
-            health.not_ready(self._what, f"{held}has not renewed it for {seconds:.0f} s; it is taken in {left:.0f} s")
+            health.not_ready(self._what, f"{held}has not renewed it for {seconds:.0f} s; it expires in {left:.0f} s")
         elif record.stranger:
             health.not_ready(
                 self._what,
-                f"{held}is no replica of this service: the last one was {record.marked}. Stop it; the Lease is taken "
-                "once it is not renewed any more",
+                f"{held}is not a replica of this service: the last one was {record.marked}. Stop it; the Lease "
+                "then expires and is acquired",
             )
         else:
             health.ready(self._what)

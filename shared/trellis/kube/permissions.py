@@ -45,7 +45,7 @@ class Right:
 
     def __str__(self) -> str:
         """Return ``list pods in namespace team-a``."""
-        place = f"in namespace {self.namespace}" if self.namespace else "in the whole cluster"
+        place = f"in namespace {self.namespace}" if self.namespace else "in all namespaces"
         return f"{self.verb} {self.resource} {place}"
 
 
@@ -60,7 +60,7 @@ def missing_right(error: BaseException) -> Right | None:
         return Right(found["user"], found["verb"], named, found["namespace"] or "", error.name)
     if found := _NOT_TO_GIVE.search(error.message):
         rules = " ".join(found["rules"].split())
-        return Right(found["user"], f"give on (in {error.kind} {error.name})", rules, error.namespace)
+        return Right(found["user"], f"grant (in {error.kind} {error.name})", rules, error.namespace)
     return None
 
 
@@ -123,7 +123,7 @@ class MissingPermissions:
 
 
 def _what(right: Right) -> str:
-    return f"right to {right}"
+    return f"permission to {right}"
 
 
 def allowed_to(error: KubeError) -> str:

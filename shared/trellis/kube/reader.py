@@ -223,7 +223,7 @@ class Reader:
         decode = selection.shape.listing if selection.shape else None
         found = await self._caller.call(call, selection.request(**query), timeout=self.timings.call, decode=decode)
         if not _is_list_of(selection.resource, found):
-            raise unavailable(call, f"{self.server} answered with something else than a list of {selection.resource}")
+            raise unavailable(call, f"{self.server} returned an answer that is not a list of {selection.resource}")
         metadata = found["metadata"]
         page = Page(found.get("items") or [], str(metadata["resourceVersion"]), first=not token)
         return page, str(metadata.get("continue") or "")
@@ -235,9 +235,9 @@ async def _events(call: Call, lines: AsyncIterator[bytes], decode: Decode | None
             event: Mapping[str, Any] = await parse(line, decode)
         except orjson.JSONDecodeError:
             # A connection that is cut in the middle of a line.
-            raise unavailable(call, "the watch was cut in the middle of an event") from None
+            raise unavailable(call, "the watch disconnected within an event") from None
         if not _is_event(event):
-            raise unavailable(call, "the watch sent something else than an event")
+            raise unavailable(call, "the watch returned an invalid event")
         if event["type"] == "ERROR":
             raise error_from_event(call, event["object"])
         yield WatchEvent(event["type"], event["object"])

@@ -76,8 +76,8 @@ class SharedTransport:
                 return owner
         except TimeoutError:
             message = (
-                f"{owner or 'this service'} has {self._shares.held(owner)} requests to {self.server} under way, and "
-                f"may have {self._shares.each}: none of them ended within {self._wait:g} s"
+                f"{owner or 'this service'} has {self._shares.held(owner)} requests to {self.server} in progress, the "
+                f"limit is {self._shares.each}: none of them ended within {self._wait:g} s"
             )
             raise ConnectionFailed(message) from None
 

@@ -287,7 +287,7 @@ class HttpTransport:
             return ConnectionFailed(f"no answer from {self.server}")
         if isinstance(error, AccessError):
             return ConnectionFailed(str(error))
-        return ConnectionFailed(f"{self.server} cannot be reached: {error or type(error).__name__}")
+        return ConnectionFailed(f"{self.server} is unreachable: {error or type(error).__name__}")
 
 
 async def _body(response: aiohttp.ClientResponse, most: int | None) -> bytes:

@@ -18,7 +18,7 @@ from trellis.names import short_hash
 
 EXAMPLES: Final = 10
 """Names of held objects a state keeps for people; the others are counted."""
-UNREADABLE: Final = "what this breaker knew could not be read"
+UNREADABLE: Final = "the circuit breaker record is invalid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def _ask_one(state: State, target: Destruction, population: int, now: float, lim
     size = max([population, *(one.population for one in state.admissions)])
     if gone < limits.allowed(size):
         return replace(state, admissions=_admitting(state.admissions, token, population, now)), True
-    why = f"more than {limits.allowed(size)} of {size} {target.kind} were to go within {limits.window:.0f} s"
+    why = f"more than {limits.allowed(size)} of {size} {target.kind} were to be deleted within {limits.window:.0f} s"
     opening = _holding(Opening(now, now + limits.open, why), target)
     return replace(state, opening=opening), False
 

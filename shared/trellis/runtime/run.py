@@ -77,7 +77,7 @@ class LedService(Service):
 
             def check() -> None:
                 if over:  # a run that would not end must not write with the lease of a later term
-                    raise NotLeading("the term in which this began is over")
+                    raise NotLeading("the leadership term of this work is over")
                 leader.check()
                 if claim is not None:
                     claim.check()

@@ -69,11 +69,11 @@ def test_only_the_secret_grants_for_its_groups_are_a_links(cache: Cache) -> None
 def test_a_link_is_granted_nothing_while_secret_grants_cannot_be_listed(cache: Cache) -> None:
     listed = True
     cache.grants_known = lambda: listed
-    assert cache.link_grant(ONE).cache
+    assert cache.link_grant(ONE).known
     listed = False
-    assert not cache.link_grant(ONE).cache
+    assert not cache.link_grant(ONE).known
     listed = True
-    assert cache.link_grant(ONE).cache
+    assert cache.link_grant(ONE).known
 
 
 def test_host_groups_and_secret_grants_need_each_other(cache: Cache) -> None:

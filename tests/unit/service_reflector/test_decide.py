@@ -262,8 +262,8 @@ def test_a_finalizer_of_a_former_version_goes_though_nothing_is_known_of_the_lat
     metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {}
     service = view_service(stored(make_service(mirrors_of(had)["shop"]), **metadata))
     world = replace(remembered(had), services={"shop": service})
-    assert kinds(decide(world)) == ["FinalizerRemoved"]
-    assert kinds(decide(replace(world, slices={}))) == ["WriteSlice", "FinalizerRemoved"]
+    assert kinds(decide(world)) == ["RemoveFinalizer"]
+    assert kinds(decide(replace(world, slices={}))) == ["WriteSlice", "RemoveFinalizer"]
 
 
 @pytest.mark.parametrize("text", ["", "[", "{}", "[1]", '[{"component": 1}]', "null"])
@@ -339,10 +339,10 @@ def test_a_service_of_a_former_version_has_its_addresses_on_a_slice_before_it_lo
 
 def test_a_service_of_a_former_version_that_is_deleted_has_them_there_before_it_goes() -> None:
     world = deleted(of_a_former_version(after(snapshot(claim()))))
-    assert kinds(decide(world)) == ["WriteSlice", "FinalizerRemoved"]
-    assert kinds(decide(after(world))) == ["FinalizerRemoved"], "it is written once"
-    assert kinds(decide(replace(world, terminating=True))) == ["FinalizerRemoved"]
-    assert kinds(decide(replace(world, claims=()))) == ["FinalizerRemoved"], "nobody wants it any more"
+    assert kinds(decide(world)) == ["WriteSlice", "RemoveFinalizer"]
+    assert kinds(decide(after(world))) == ["RemoveFinalizer"], "it is written once"
+    assert kinds(decide(replace(world, terminating=True))) == ["RemoveFinalizer"]
+    assert kinds(decide(replace(world, claims=()))) == ["RemoveFinalizer"], "nobody wants it any more"
 
 
 def test_another_is_made_once_a_service_that_is_deleted_is_gone() -> None:

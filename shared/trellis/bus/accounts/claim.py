@@ -69,7 +69,7 @@ class Claim:
                 return
             if await self._put(jetstream, after=(entry.seq or 0) if entry is not None else 0):
                 return
-        raise APIError(description=f"the claim to the name {self.cluster} changes all the time")
+        raise APIError(description=f"the claim to the cluster name {self.cluster} changes continuously")
 
     async def _entry(self, jetstream: JetStreamContext) -> RawStreamMsg | None:
         try:
@@ -118,15 +118,16 @@ class Claim:
             if error.err_code == _NAME_IN_USE:
                 return  # another service was faster
             if (why := lack_of_servers(self.replicas, error)) is not None:
-                raise StreamError(f"the bucket {CLAIM_BUCKET} cannot be made: {why}") from error
+                raise StreamError(f"bucket {CLAIM_BUCKET} cannot be created: {why}") from error
             raise
         _log.info("created the bucket of cluster names", bucket=CLAIM_BUCKET)
 
     def _taken(self, owner: str) -> str:
         return (
-            f"another cluster is called {self.cluster} on this bus: kube-system has uid {owner} there and {self.uid} "
-            f"here; set TRELLIS_CLUSTER to another name in one of them. If that cluster is gone, its name is free "
-            f"{self.lifetime / 60:g} min after it was last there, or at once: nats kv del {CLAIM_BUCKET} {self.cluster}"
+            f"another cluster uses the name {self.cluster} on this NATS (UID of kube-system: {owner} there, {self.uid} "
+            f"here); set TRELLIS_CLUSTER to another name in one of them. If that cluster no longer exists, its claim "
+            f"expires {self.lifetime / 60:g} min after its last refresh; to delete it immediately: nats kv del "
+            f"{CLAIM_BUCKET} {self.cluster}"
         )
 
 

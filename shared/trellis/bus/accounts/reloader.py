@@ -36,9 +36,9 @@ class Reloader:
         try:
             os.kill(int(self._pid_file.read_text()), signal.SIGHUP)
         except (OSError, ValueError, OverflowError) as error:
-            return f"no server to tell by {self._pid_file}: {error}"
+            return f"no NATS server process for {self._pid_file}: {error}"
         self._told = found
-        return "told the server to read its certificates"
+        return "sent a reload signal to the NATS server"
 
 
 def digest(directory: Path) -> str:

@@ -31,7 +31,7 @@ _UNANSWERED_PINGS: Final = 2
 _REFUSAL: Final = "permissions violation"
 _NOT_FOR_ACCOUNT: Final = 10039
 
-REFUSED: Final = "NATS refused the user: its nkey, credentials, password or token"
+REFUSED: Final = "NATS rejected the user: check its nkey, credentials, password or token"
 
 _log = get_logger(__name__)
 
@@ -216,15 +216,15 @@ def describe(error: BaseException) -> str:
         case ssl.SSLError():
             return f"TLS: {error.reason or error}"
         case nats.errors.SlowConsumerError():
-            return "slow consumer: messages came faster than they were read, those dropped come again"
+            return "slow consumer: NATS dropped messages and redelivers them"
         case TimeoutError():
             return "no answer in time"
         case APIError() if error.err_code == _NOT_FOR_ACCOUNT:
-            return "JetStream is disabled for the account: give it a jetstream block in the configuration of NATS"
+            return "JetStream is disabled for the account: enable jetstream for it in the NATS configuration"
         case APIError() if error.description:
             return f"{error.description} (JetStream error {error.err_code})"
         case ServiceUnavailableError():  # nobody answered, so the client has no words for it
-            return "JetStream is disabled on the NATS server, or no server that has it is reachable"
+            return "JetStream is disabled on the NATS server, or no server with JetStream is reachable"
         case OSError():
             return error.strerror or str(error)
         case _:

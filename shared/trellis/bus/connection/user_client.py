@@ -32,14 +32,14 @@ from trellis.config.nats_credentials import Credentials, CredentialsError, Ident
 _VIOLATION: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 _READING: Final = re.compile(r"\$JS\.([^.]+\.)?API\.(STREAM\.INFO|STREAM\.MSG\.GET|CONSUMER\.INFO|DIRECT\.GET)\.")
 _BY_WEBSOCKET: Final = ("ws", "wss")
-_ADVICE: Final = "give it the permission, or this service the file of the right user"
+_ADVICE: Final = "grant the permission, or configure the credentials of another user"
 
 
 class PermissionDenied(nats.errors.Error):
     """The NATS user may not do this; a person has to change the server's configuration or the service's file."""
 
     def __init__(self, deed: str, subject: str) -> None:
-        super().__init__(f'NATS does not let this user {deed} "{subject}": {_ADVICE}')
+        super().__init__(f'NATS permission denied: {deed} "{subject}": {_ADVICE}')
 
 
 class UserClient(RobustNatsClient):
@@ -242,7 +242,7 @@ class UserClient(RobustNatsClient):
         self._denied.clear()
         if self._trust is not None and not self._server_info.get("tls_required"):
             self.hang_up()
-            raise nats.errors.Error("the server has no TLS, and TRELLIS_NATS_CA_FILE asks for it")
+            raise nats.errors.Error("TRELLIS_NATS_CA_FILE is set, but the server has no TLS")
         if self._credentials is not None:
             try:
                 identity = self._credentials.read()

@@ -48,7 +48,7 @@ class NewerVersion(UnreadableMessage):
     """A message for readers that are newer: a later version of a type that is read here. Nothing is wrong with it."""
 
     def __init__(self, ce_type: str, known: str) -> None:
-        super().__init__(Reason.UNKNOWN_TYPE, f"type {ce_type} is newer than {known}, the latest that is read here")
+        super().__init__(Reason.UNKNOWN_TYPE, f"type {ce_type} is newer than {known}, the latest supported version")
         self.known = known
 
 
@@ -114,7 +114,7 @@ def read(body: bytes, models: Mapping[str, type[M]]) -> tuple[RawCloudEvent, M]:
     if model is None:
         if (known := _latest_known(event.type, models)) is not None:
             raise NewerVersion(event.type, known)
-        raise UnreadableMessage(Reason.UNKNOWN_TYPE, f"type {event.type} is none of {', '.join(sorted(models))}")
+        raise UnreadableMessage(Reason.UNKNOWN_TYPE, f"type {event.type} is not one of {', '.join(sorted(models))}")
     try:
         return event, model.model_validate(event.data)
     except ValidationError as error:

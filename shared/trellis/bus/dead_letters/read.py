@@ -83,11 +83,11 @@ class DeadLetter:
         if self.truncated is not None:
             return f"its body was cut from {self.truncated or 'more'} to {self.size} bytes"
         if not self.subject:
-            return "it does not say on which subject the message was: was it made by hand?"
+            return "header with the original subject is missing"
         if not can_be_said(self.subject):
-            return f"its original subject is none of ours: {self.subject}"
+            return f"its original subject is not a subject of Trellis: {self.subject}"
         if self.original_headers is None:
-            return f"the original's headers cannot be read from its header {HEADER_HEADERS}"
+            return f"header {HEADER_HEADERS} with the original headers is invalid"
         return ""
 
 

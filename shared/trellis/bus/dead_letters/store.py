@@ -136,8 +136,8 @@ class DeadLetters:
             if isinstance(error, NotFoundError) or await self._gone(letter):
                 return  # by another hand, or by age
             raise BusUnavailable(
-                f"letter {letter.sequence} was replayed, but could not be removed: {describe(error)}; replayed again "
-                f"within {DUPLICATE_WINDOW:g} s it is not stored a second time"
+                f"letter {letter.sequence} was replayed, but could not be removed: {describe(error)}; a replay "
+                f"within {DUPLICATE_WINDOW:g} s is not stored a second time"
             ) from error
 
     async def _gone(self, letter: DeadLetter) -> bool:

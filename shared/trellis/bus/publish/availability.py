@@ -106,7 +106,7 @@ class Availability:
         self._unstored.add(stream)
         self._unstored_at = time.monotonic()
         # Source: nats-server 2.15 answers nobody once a write failed, also when there is room again.
-        advice = "raise the limit that is named, or make room; if the volume was full, restart that server"
+        advice = "raise the named limit, or free space; if the volume was full, restart that server"
         self._health.not_ready(STORAGE, f"{', '.join(sorted(self._unstored))} stores nothing: {why}; {advice}")
 
     def stored(self, stream: str) -> None:
@@ -127,8 +127,8 @@ class Availability:
             _log.info("no other cluster uses the consumers of this cluster any more", url=self._address)
             return
         why = (
-            f"another cluster with this cluster's name and the same uid of kube-system reads subscription "
-            f"{subscription}: each gets a part of the events; set TRELLIS_CLUSTER to another name in one of them"
+            f"another cluster with the same name and UID of kube-system reads subscription "
+            f"{subscription}: each receives a part of the events; set TRELLIS_CLUSTER to another name in one of them"
         )
         _log.warning("another cluster uses the consumers of this cluster", url=self._address, reason=why)
         self._health.not_ready(SHARED, why)
@@ -142,7 +142,7 @@ class Availability:
             self._health.forget(PAUSED)
             _log.info("all consumers resumed", url=self._address)
             return
-        why = f"{consumer} is paused, so events wait: resume it (nats consumer resume {STREAM_EVENTS} {consumer})"
+        why = f"{consumer} is paused, events are waiting: resume it (nats consumer resume {STREAM_EVENTS} {consumer})"
         _log.warning("consumer paused", url=self._address, reason=why)
         self._health.not_ready(PAUSED, why)
 

@@ -82,7 +82,7 @@ class Publisher:
         room = client_of(broker).max_payload
         if len(body) + header_bytes(headers) > room:
             # The server would close the connection.
-            raise FactRefused(f"{subject} has {len(body)} bytes and NATS takes {room} (max_payload of the server)")
+            raise FactRefused(f"{subject} has {len(body)} bytes, the max_payload of the NATS server is {room}")
         try:
             stored: PubAck = await broker.config.connection_state.stream.publish(
                 subject, body, timeout=self.timings.publish_attempt, headers=dict(headers)
@@ -93,8 +93,10 @@ class Publisher:
         except APIError as error:
             if error.err_code == _TOO_LARGE:
                 if len(body) > LEAST_MESSAGE:
-                    raise FactRefused(f"{subject} has {len(body)} bytes, more than stream {stream} takes") from error
+                    raise FactRefused(
+                        f"{subject} has {len(body)} bytes, more than the max_msg_size of stream {stream}"
+                    ) from error
             elif isinstance(error, BadRequestError) and error.err_code not in _OF_THE_STREAM:
-                raise FactRefused(f"{subject} was refused by stream {stream}: {error.description}") from error
+                raise FactRefused(f"stream {stream} rejected {subject}: {error.description}") from error
             raise
         return stored.seq

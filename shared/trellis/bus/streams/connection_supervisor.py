@@ -43,7 +43,7 @@ def jetstream_of(broker: NatsBroker) -> JetStreamContext:
 def _require_room(broker: NatsBroker) -> None:
     room = client_of(broker).max_payload
     if room < LEAST_MESSAGE:
-        raise ServerTooNarrow(f"NATS takes messages of {room} bytes: raise its max_payload to {LEAST_MESSAGE} at least")
+        raise ServerTooNarrow(f"max_payload of NATS is {room} bytes: raise it to at least {LEAST_MESSAGE}")
 
 
 async def _see_to_permissions(broker: NatsBroker, within: int) -> None:

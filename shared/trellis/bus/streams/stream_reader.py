@@ -124,7 +124,7 @@ class StreamReader:
                 raise StreamError(f"stream {self.stream} cannot be read: {describe(error)}") from error
             except (nats.errors.Error, OSError) as error:
                 if isinstance(error, APIError) and error.err_code == _NO_STREAM:
-                    raise StreamError(f"there is no stream {self.stream}: a running service makes it") from error
+                    raise StreamError(f"stream {self.stream} does not exist: a running service creates it") from error
                 failing_since = failing_since or time.monotonic()
                 if time.monotonic() - failing_since > self.timings.patience:
                     met = self.client.last_error or error
@@ -179,7 +179,7 @@ class StreamReader:
         former, self.epoch = self.epoch, epoch_of(info)
         if former is not None and former.created != self.epoch.created:
             if not follow:
-                raise StreamError(f"stream {self.stream} was made anew while it was read: begin again")
+                raise StreamError(f"stream {self.stream} was re-created during the read: start again")
             config.deliver_policy = DeliverPolicy.ALL
             return config
         if former is None:

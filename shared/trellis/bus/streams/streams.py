@@ -114,7 +114,7 @@ def _require_leader(info: StreamInfo) -> None:
     Beside the leader's it comes as well, with an older last sequence: that is no stream that was restored.
     """
     if info.cluster is not None and not info.cluster.leader:
-        raise BusUnavailable(f"stream {info.config.name} has no leader that the NATS server which answered knows")
+        raise BusUnavailable(f"stream {info.config.name} has no leader")
 
 
 async def _ensure(jetstream: JetStreamContext, wanted: StreamConfig) -> StreamInfo:
@@ -126,7 +126,7 @@ async def _ensure(jetstream: JetStreamContext, wanted: StreamConfig) -> StreamIn
     if subject not in (info.config.subjects or ()):
         raise StreamError(
             f"stream {name} takes {', '.join(info.config.subjects or ()) or 'no subjects'}, but not {subject}: "
-            f"add it (nats stream edit {name}), or delete the stream to have it made anew"
+            f"add it (nats stream edit {name}), or delete the stream, and Trellis re-creates it"
         )
     if (why := _takes_nothing(info.config)) is not None:
         raise StreamError(f"stream {name} {why}")
@@ -139,14 +139,12 @@ async def _ensure(jetstream: JetStreamContext, wanted: StreamConfig) -> StreamIn
 def _takes_nothing(config: StreamConfig) -> str | None:
     """Return why a stream that a person changed stores no event, and what to do; None if it stores them."""
     if config.sealed:
-        return (
-            f"is sealed, so it takes no message: delete it, and Trellis creates it again (nats stream rm {config.name})"
-        )
+        return f"is sealed and accepts no messages: delete it, and Trellis re-creates it (nats stream rm {config.name})"
     if config.no_ack:
-        return f"acknowledges no message (no_ack): turn that on again (nats stream edit {config.name} --ack)"
+        return f"does not acknowledge messages (no_ack): enable acknowledgements (nats stream edit {config.name} --ack)"
     if 0 < (config.max_msg_size or 0) < LEAST_MESSAGE:
         return (
-            f"takes messages of {config.max_msg_size} bytes: raise its max_msg_size to {LEAST_MESSAGE} at least, or "
+            f"has max_msg_size {config.max_msg_size}: raise it to at least {LEAST_MESSAGE}, or "
             f"remove it (nats stream edit {config.name} --max-msg-size=-1)"
         )
     return None
@@ -176,7 +174,7 @@ async def _make(jetstream: JetStreamContext, wanted: StreamConfig) -> StreamInfo
         if error.err_code == _NAME_IN_USE:
             return await jetstream.stream_info(str(wanted.name))  # another service was faster
         if (why := _refusal(wanted, error)) is not None:
-            raise StreamError(f"stream {wanted.name} cannot be made: {why}") from error
+            raise StreamError(f"stream {wanted.name} cannot be created: {why}") from error
         raise
     _log.info(
         "created the stream",
@@ -192,7 +190,7 @@ def _refusal(wanted: StreamConfig, error: APIError) -> str | None:
     """Return why a stream cannot be made, and what to do; None if it may work the next time."""
     if error.err_code == _SUBJECTS_OVERLAP:
         [subject] = wanted.subjects or []
-        return f"another stream takes {subject} already; remove that subject from it (nats stream ls --subjects)"
+        return f"another stream already has subject {subject}: remove the subject from it (nats stream ls --subjects)"
     if error.err_code in _NO_ROOM:
         return (
             f"JetStream has no room for its {(wanted.max_bytes or 0) // _MIB} MiB; give the server more (jetstream "
@@ -204,12 +202,12 @@ def _refusal(wanted: StreamConfig, error: APIError) -> str | None:
 def lack_of_servers(replicas: int, error: APIError) -> str | None:
     """Return why so many copies cannot be kept, and what to do; None if the error says something else."""
     if error.err_code == _NOT_CLUSTERED:
-        why = "this NATS server is alone: cluster it, or set TRELLIS_STREAM_REPLICAS=1"
+        why = "the NATS server is not clustered: add servers, or set TRELLIS_STREAM_REPLICAS=1"
     elif error.err_code == _NO_PEERS:
-        why = f"fewer servers of the NATS cluster are there, or have room: {error.description}"
+        why = f"fewer servers of the NATS cluster are available or have free space: {error.description}"
     else:
         return None
-    return f"{replicas} copies are wanted, and {why}"
+    return f"{replicas} replicas are configured, but {why}"
 
 
 @functools.cache

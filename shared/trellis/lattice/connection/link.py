@@ -38,7 +38,7 @@ __all__ = ["INBOX", "Heard", "Link", "LinkAwayError", "NobodyAnswersError", "Sil
 
 INBOX: Final = "_INBOX_trellis"
 _UNANSWERED_PINGS: Final = 2
-_UNUSABLE: Final = "its address cannot be read: see natsAddress"
+_UNUSABLE: Final = "its address is invalid: see natsAddress"
 
 _log = get_logger(__name__)
 
@@ -136,7 +136,7 @@ class Link:
         try:
             answer = await client.request(subject, payload, timeout=seconds, headers=headers)
         except nats.errors.NoRespondersError:
-            raise NobodyAnswersError(f"nobody answers on {subject}") from None
+            raise NobodyAnswersError(f"no responders on {subject}") from None
         except TimeoutError as error:
             raise SilenceError(f"{subject}: {describe(error)}") from None
         except TROUBLE as error:
@@ -241,7 +241,7 @@ class Link:
             if client.denied and not self.deaf:
                 self._is_deaf(client.denied)
             if isinstance(error, nats.errors.SlowConsumerError) and self._hearing.has(error.sub):
-                self._flood.came(f"more waits on {error.sub.subject} than is kept")
+                self._flood.came(f"more messages wait on {error.sub.subject} than the buffer holds")
 
         async def on_closed() -> None:
             closed.set()

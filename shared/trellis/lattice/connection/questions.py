@@ -55,7 +55,7 @@ class Question:
         if not self.reply:
             return
         if self.reply.startswith(_SYSTEM):
-            raise AnswerLost("it was to go to a subject of NATS' own")
+            raise AnswerLost("the reply subject is reserved by NATS")
         require_room(self.client.max_payload, self.reply, body, headers)
         try:
             await self.client.publish(self.reply, body, headers=headers)

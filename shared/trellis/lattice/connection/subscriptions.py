@@ -88,7 +88,7 @@ class Hearing:
     async def _subscribe(self, client: UntrustedNatsClient, subject: str) -> None:
         async def take(message: Msg) -> None:
             if not self._may_be_heard(message):
-                self._too_much(f"more is said on {subject} than is heard: {_MOST}")
+                self._too_much(f"message rate on {subject} exceeds the limit: {_MOST}")
                 return
             for heard in tuple(self._listeners.get(subject, ())):
                 heard(message.subject, message.data)

@@ -25,7 +25,7 @@ class TooLargeError(Exception):
 
     def __init__(self, what: str, size: int, limit: int, remedy: str = "make it smaller") -> None:
         super().__init__(
-            f"{what} of {size:,} bytes, of which the lattice's NATS takes {limit:,}: {remedy}, or raise max_payload of "
+            f"{what} of {size:,} bytes, the NATS of the lattice accepts {limit:,}: {remedy}, or raise max_payload of "
             "its servers"
         )
 

@@ -198,7 +198,7 @@ def read_host(data: object) -> Host:
         LatticeDataError: it is no description of a host.
     """
     if not isinstance(data, dict):
-        raise LatticeDataError("a host's description is no object")
+        raise LatticeDataError("a host's description is not an object")
     host_id = text(data, "host_id", required=True)
     if len(host_id) > _ID_MAX:
         raise LatticeDataError(f"`host_id` has more than {_ID_MAX} characters")
@@ -217,7 +217,7 @@ def read_host(data: object) -> Host:
 def _units(data: Mapping[str, Any], key: str) -> tuple[Unit, ...]:
     listed = data.get(key) or []
     if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
-        raise LatticeDataError(f"`{key}` is no list of objects")
+        raise LatticeDataError(f"`{key}` is not a list of objects")
     units = (
         Unit(
             id=text(item, "id")[:TEXT_KEPT],

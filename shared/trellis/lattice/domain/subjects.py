@@ -265,7 +265,7 @@ def _of(account: str) -> str:
 
 def _control(lattice: str, prefix: str) -> str:
     if not _TOKENS.fullmatch(prefix):
-        raise SubjectError(f"the control topic prefix {prefix!r} is no NATS subject: names separated by dots")
+        raise SubjectError(f"the control topic prefix {prefix!r} is not a NATS subject of names separated by dots")
     return f"{prefix}.{_CONTROL_VERSION}.{_token('lattice', lattice)}"
 
 

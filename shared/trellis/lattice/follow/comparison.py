@@ -66,7 +66,7 @@ class Comparison:
     ) -> None:
         self.applications: Final = Applications(timings=timings.comparison)
         self.running: Final = Running(timings.silence)
-        self.why = "wadm was not asked yet"
+        self.why = "wadm not queried yet"
         self.heard = time.monotonic()
         """When the lattice last said or answered anything, monotonic seconds; before that, when this was made."""
         self._address = address
@@ -329,7 +329,7 @@ def _said(envelope: dict[str, Any]) -> str:
     """
     found = said_at(envelope if envelope.get("time") is not None else {"time": datetime.now(UTC).isoformat()})
     if not found:
-        raise LatticeDataError("`time` is none of RFC 3339")
+        raise LatticeDataError("`time` is not an RFC 3339 time")
     return found
 
 

@@ -202,9 +202,9 @@ class Forwarder:
 
     def _tell(self, stream: str, error: Exception) -> None:
         if isinstance(error, APIError) and isinstance(error, NotFoundError):
-            why = f"no stream {stream}: wadm makes it, and does not run in this NATS account"
+            why = f"stream {stream} does not exist: wadm creates it, and does not run in this NATS account"
         elif isinstance(error, PermissionDenied):
-            why = f"the NATS user may not read stream {stream}: {describe(error)}"
+            why = f"the NATS user has no permission to read stream {stream}: {describe(error)}"
         else:
             why = str(error) if isinstance(error, LinkAwayError) else describe(error)
         if stream not in self.why and self.link.since is not None:

@@ -208,7 +208,7 @@ def _response(answer: object) -> object:
         LatticeDataError: it is no such answer, or says that it failed.
     """
     if not isinstance(answer, dict):
-        raise LatticeDataError("an answer of the control interface is no object")
+        raise LatticeDataError("an answer of the control interface is not an object")
     if answer.get("success") is False:
         raise LatticeDataError(f"the host says: {text(answer, 'message') or 'no'}")
     return answer.get("response")

@@ -109,7 +109,7 @@ class LatticeClaim:
         except (nats.errors.NoRespondersError, ServiceUnavailableError):
             self._refusals += 1
             if self._refusals > _REFUSALS:  # a server that starts has none for a moment
-                self._refused("its NATS has no JetStream for this user")
+                self._refused("JetStream is disabled for this NATS user")
         except _TROUBLE as error:
             # What is held is held for its time; what another holds may be another's by now, and stays until it is seen.
             _log.debug("lattice ownership could not be read", lattice=self._lattice, reason=describe(error))

@@ -45,7 +45,7 @@ class ModelWatch:
         self._link = link
         self._changed = changed
         self._list = ModelList(timings.models)
-        self._wadm = Outage("wadm was not asked yet", timings.link.outage)
+        self._wadm = Outage("wadm not queried yet", timings.link.outage)
         self._asked = False
         self._asked_on: float | None = None
         self._wake = asyncio.Event()

@@ -233,11 +233,11 @@ class Bucket:
             return
         missing = isinstance(error, APIError) and isinstance(error, NotFoundError)
         if missing:
-            why = f"no stream {STREAM_MODELS}: wadm makes it, and does not run in this NATS account"
+            why = f"stream {STREAM_MODELS} does not exist: wadm creates it, and does not run in this NATS account"
         elif isinstance(error, PermissionDenied):
-            why = f"the NATS user may not read stream {STREAM_MODELS}: {describe(error)}"
+            why = f"the NATS user has no permission to read stream {STREAM_MODELS}: {describe(error)}"
         elif isinstance(error, nats.errors.NoRespondersError | ServiceUnavailableError):
-            why = "JetStream does not answer: the server starts, or the NATS user's account has none"
+            why = "JetStream does not answer: the server is starting, or the account has no JetStream"
         else:
             why = str(error) if isinstance(error, LinkAwayError) else describe(error)
         unreadable = missing or isinstance(

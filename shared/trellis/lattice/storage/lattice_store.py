@@ -73,7 +73,7 @@ class LatticeStore:
         if self._portion.unreadable.is_set() and self._listing.why:
             return f"{self._portion.why}; {self._listing.why}"
         if self._listed:
-            return f"deletions cannot be proved: {self._portion.why}"
+            return f"deletions cannot be verified: {self._portion.why}"
         return self._portion.why
 
     @property

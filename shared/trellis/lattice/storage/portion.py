@@ -41,7 +41,7 @@ class Portion:
         """Of the list of the lattice's names; with "-" behind it all others of its keys begin."""
         self.stored: Final = Stored(self.key)
         self.unreadable: Final = asyncio.Event()
-        self.why = "wadm's storage was not read yet"
+        self.why = "wadm storage not read yet"
         """Why it is not read now, for people; "" if it is."""
         self._lattice = address.name
         self._link = link

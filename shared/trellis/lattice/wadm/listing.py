@@ -35,7 +35,7 @@ class Listing:
 
     def __init__(self, wadm: Wadm, link: Link, statuses: Statuses, timings: ListingTimings = ListingTimings()) -> None:
         self._timings = timings
-        self.why = "wadm was not asked yet"
+        self.why = "wadm not queried yet"
         self.known = False
         """Whether wadm told all applications since the bucket could not be read: what it told counts then."""
         self._wadm = wadm
