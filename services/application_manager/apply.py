@@ -94,7 +94,7 @@ class Effects:
             KubeError: a write was refused or not answered; what follows it was not done.
             LinkAwayError: wadm does not answer.
             WadmRefusedError: wadm says no.
-            Outdated: something changed meanwhile.
+            Outdated: something changed in the meantime.
             NotTaken: the API server changed a manifest.
         """
         for action in actions:
@@ -213,7 +213,7 @@ class Effects:
             raise
 
     async def _delete(self, snapshot: Snapshot) -> None:
-        """Take the finalizer away, then delete: were it deleted first, wadm would lose what is put there meanwhile."""
+        """Remove the finalizer, then delete: in the other order wadm could lose a concurrent change."""
         view = _view(snapshot)
         written = await self._without_finalizer(view)
         if written is not None:
@@ -307,7 +307,7 @@ class Effects:
     def _wadm(self, snapshot: Snapshot) -> Wadm:
         mark = snapshot.key.mark
         if not self.cache.following.ours(mark):
-            raise Outdated  # another cluster took the lattice meanwhile
+            raise Outdated  # another cluster took the lattice in the meantime
         wadm = self.cache.following.wadm(mark)
         if wadm is None:
             raise LinkAwayError(f"lattice {name_of(mark)} is not followed yet")

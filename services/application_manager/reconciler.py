@@ -126,7 +126,7 @@ class Reconciler:
     def _with_own_writes(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with the object as it is after what was written: its status is to be told of that one.
 
-        One whose spec changed meanwhile is left to the next run.
+        One whose spec changed in the meantime is left to the next run.
         """
         former = snapshot.view
         view = self.cache.applications.get(former.key) if former is not None else None
@@ -225,7 +225,7 @@ def _identity(snapshot: Snapshot, view: ApplicationView) -> Identity:
 
 
 def _is_nowhere(error: Exception) -> bool:
-    """Say whether there is no place for an Application: its home is going, or the kind is not defined any more."""
+    """Return whether there is no place for an Application: its home is going, or the kind is not defined any more."""
     return isinstance(error, NotFound) or (isinstance(error, KubeError) and is_terminating(error))
 
 

@@ -151,7 +151,9 @@ class Effects:
         metadata = action.found["metadata"]
         patch = {name: metadata[name] for name in ("uid", "resourceVersion")}
         patch["annotations"] = {names.ANNOTATION_PODS_RETRIED: action.at}
-        with contextlib.suppress(NotFound, Conflict):  # it changed meanwhile: it is still due, and looked at again
+        with contextlib.suppress(
+            NotFound, Conflict
+        ):  # it changed in the meantime: it is still due, and looked at again
             await self.kube.merge_patch(
                 RESOURCES[action.found["kind"]],
                 metadata["name"],

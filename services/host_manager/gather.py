@@ -63,7 +63,7 @@ RESOURCES: Final[Mapping[str, Resource]] = {
 }
 """Kinds of children, and of what groups name."""
 NEW_GROUP_KINDS: Final = frozenset({"Role", "RoleBinding", "Service"})
-"""What of a new group is read before it is made, and a budget that is known to be there: somebody else's of that name
+"""What of a new group is read before it is made, and a budget that is known to be there: another owner's of that name
 must be found before hosts run. One that is in the way of what comes before them is refused by the API server, which
 lets no object have two controllers."""
 CALLS_AT_ONCE: Final = 12
@@ -130,7 +130,7 @@ class Cache:
         self.making[head.key] = HalfMade(head.uid, head.generation, time.monotonic() + self.timings.half_made)
 
     def gives_way(self, key: str) -> bool:
-        """Say whether a group whose hosts can start lets those go first that nobody has looked at yet."""
+        """Return whether a group whose hosts can start lets those go first that nobody has looked at yet."""
         making = self.making.get(key)
         may = making is not None and making.until > time.monotonic()
         return bool(self.waiting) and (may or self.early_for(key) is not None)
@@ -233,12 +233,12 @@ class Cache:
         )
 
     def _as_left(self, key: str, glance: Snapshot, looked: Looked) -> bool:
-        """Say whether what runs the pods is as it was looked at, or as it was written since."""
+        """Return whether what runs the pods is as it was looked at, or as it was written since."""
         contents = looked.contents | {content for _, content in self.applied.get(key, {}).values()}
         return all(fingerprint(child) in contents for child in glance.children.values())
 
     def _is_fresh(self, base: Snapshot) -> bool:
-        """Say whether nothing was ever made of a group, by us or by wasmcloud-operator."""
+        """Return whether nothing was ever made of a group, by us or by wasmcloud-operator."""
         marked = {names.FINALIZER_HOSTS, names.WASMCLOUD_OPERATOR}.intersection(base.head.finalizers)
         key, workloads = base.head.key, (self.deployments, self.daemon_sets, self.operators)
         return not (marked or base.status or key in self.applied or any(key in found for found in workloads))
@@ -267,7 +267,10 @@ class Cache:
             return None
 
     def _foreign_budget(self, group: Group) -> bool:
-        """Say whether a budget of somebody else selects the pods: with two of them a pod cannot be evicted at all."""
+        """Return whether a budget of another owner selects the pods.
+
+        With two of them a pod cannot be evicted at all.
+        """
         labels = pod_labels(group).items()
         return any(
             budget.namespace == group.namespace

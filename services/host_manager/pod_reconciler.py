@@ -1,6 +1,6 @@
 """One run of a pod's key: publish what became of it.
 
-In: keys of pods of host groups. Out: facts on the bus. Called by the queue of ``app``. Invariant: a pod that is not
+In: keys of pods of host groups. Out: events on the bus. Called by the queue of ``app``. Invariant: a pod that is not
 seen need not be gone.
 """
 
@@ -26,7 +26,7 @@ class PodReconciler:
     knows: Callable[[str], bool]
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
-        """Say the facts that are due; returns when to try again if the bus is away."""
+        """Say the events that are due; returns when to try again if NATS is unreachable."""
         del trace
         if not self.knows(key):
             return self.cache.timings.unknown  # a pod that is not seen need not be gone

@@ -1,6 +1,6 @@
 """One run of a host group's key: gather, decide, apply, publish.
 
-In: keys of host groups. Out: their children and status by ``apply``, facts on the bus. Called by the queue of ``app``.
+In: keys of host groups. Out: their children and status by ``apply``, events on the bus. Called by the queue of ``app``.
 Invariant: what the API server refuses for good is reported on the group before it is tried again.
 """
 
@@ -145,7 +145,7 @@ class Reconciler:
         return actions, again
 
     async def _say(self, snapshot: Snapshot, status: Mapping[str, Any], *, deleted: bool) -> float | None:
-        """Say what holds of a group; returns when to try again if the bus is away."""
+        """Say what holds of a group; returns when to try again if NATS is unreachable."""
         head, said = snapshot.head, self.cache.said.groups
         if snapshot.other is not None or snapshot.group is None or deleted != head.deleting:
             return None

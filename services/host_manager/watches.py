@@ -86,11 +86,11 @@ class Watches:
             yield from kind
 
     def covers(self, key: str) -> bool:
-        """Say whether the namespace of an object (``namespace/name``) is watched."""
+        """Return whether the namespace of an object (``namespace/name``) is watched."""
         return not self._places or key.partition("/")[0] in self._places
 
     def knows(self, key: str) -> bool:
-        """Say whether the namespace of an object (``namespace/name``) was seen as a whole."""
+        """Return whether the namespace of an object (``namespace/name``) was seen as a whole."""
         place = key.partition("/")[0]
         return all(kind.synced(place if self._places else None) for kind in self._kinds())
 
@@ -104,7 +104,7 @@ class Watches:
 
 
 def only_our_mark(change: Change[GroupView]) -> bool:
-    """Say whether a group differs only in that it has our finalizer now."""
+    """Return whether a group differs only in that it has our finalizer now."""
     if change.old is None or change.new is None or names.FINALIZER_HOSTS not in change.new.finalizers:
         return False
     return replace(change.old, finalizers=()) == replace(change.new, finalizers=())
@@ -124,7 +124,7 @@ def on_group(cache: Cache, wake: Wake) -> Callable[[Change[GroupView]], None]:
 
 
 def on_workload(cache: Cache, wake: Wake) -> Callable[[Change[WorkloadView]], None]:
-    """Return the handler of changes of what runs pods; a run finds out whether somebody else wrote there."""
+    """Return the handler of changes of what runs pods; a run finds out whether another writer wrote there."""
 
     def handle(change: Change[WorkloadView]) -> None:
         if change.new is None:
@@ -137,7 +137,7 @@ def on_workload(cache: Cache, wake: Wake) -> Callable[[Change[WorkloadView]], No
 
 
 def on_pod(cache: Cache, wake_group: Wake, wake_pod: Wake) -> Callable[[Change[PodView]], None]:
-    """Return the handler of changes of pods; what a group's status says of them may wait a moment, facts may not."""
+    """Return the handler of changes of pods; what a group's status says of them may wait a moment, events may not."""
 
     def handle(change: Change[PodView]) -> None:
         for pod in (change.old, change.new):

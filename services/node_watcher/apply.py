@@ -1,8 +1,8 @@
-"""Node_watcher's side effects: patches of Nodes, Events, facts.
+"""Node_watcher's side effects: patches of Nodes, Events, events.
 
 In: actions of ``decide``. Out: writes to Kubernetes and the bus. Called by ``app``.
 Invariants: a Node is patched only if it still is as it was read; nothing is destroyed without leave of the
-breaker; a lost bus never keeps a Kubernetes write from being made, the fact is said when the bus is back.
+breaker; a lost bus never keeps a Kubernetes write from being made, the event is said when the bus is back.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Effects:
     async def apply(self, name: str, actions: Sequence[Action]) -> float | None:
         """Carry out the actions about one node, in order.
 
-        Returns the seconds after which a fact that could not be said, or a destruction that is held, is to be tried
+        Returns the seconds after which an event that could not be said, or a destruction that is held, is to be tried
         again; None if all is done.
 
         Raises:
             KubeError: a write was refused or not answered; what follows it was not done.
-            FactRefused: the bus will not take a fact as it is; everything else was done.
+            FactRefused: the bus will not take an event as it is; everything else was done.
         """
         again: list[float] = []
         refused = None

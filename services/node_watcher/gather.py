@@ -1,6 +1,6 @@
 """What node_watcher knows: Nodes and installer Jobs as watched, and what it has said of them.
 
-In: changes from the informers, and by ``recall`` the last facts from the bus. Out: a frozen snapshot of one node name.
+In: changes from the informers, and by ``recall`` the last events from the bus. Out: a frozen snapshot of one node name.
 Called by ``app``; filled by ``watches``. Invariant: reading a snapshot makes no request.
 """
 
@@ -97,7 +97,7 @@ class Cache:
             held.pop(name, None)
 
     def forget_said(self) -> None:
-        """Let every fact that holds be said again: the stream that heard them is gone."""
+        """Let every event that holds be said again: the stream that heard them is gone."""
         self.said = {name: Said(said.uid, complained=said.complained) for name, said in self.said.items()}
 
     def names(self) -> set[str]:

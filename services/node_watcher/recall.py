@@ -22,7 +22,7 @@ async def recall(cache: Cache, bus: Bus) -> None:
 
 
 def said_after(said: Said | None, fact: NodeFact) -> Said | None:
-    """Return what has been said once this fact is added, facts coming in the order they were said."""
+    """Return what has been said once this event is added, events coming in the order they were said."""
     ready = said.ready if said and said.uid == fact.uid else None
     match fact:
         case NodeOptedIn():

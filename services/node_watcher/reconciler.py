@@ -1,6 +1,6 @@
 """One run of a node name's key: gather, decide, apply, in the node's trace.
 
-In: names of Nodes. Out: writes and facts by ``apply``. Called by the queue of ``app``. Invariant: what is withdrawn
+In: names of Nodes. Out: writes and events by ``apply``. Called by the queue of ``app``. Invariant: what is withdrawn
 from the circuit breaker is nothing that this run would take away.
 """
 

@@ -1,7 +1,7 @@
-"""Provisioner's side effects on nodes: Jobs and their verdicts, Events, facts. ``rollout_apply``: those of plans.
+"""Provisioner's side effects on nodes: Jobs and their verdicts, Events, events. ``rollout_apply``: those of plans.
 
 In: actions. Out: writes to Kubernetes and the bus. Called by ``app``.
-Invariants: a Job whose facts could not be said is not deleted, so that they are said later; nothing is destroyed
+Invariants: a Job whose events could not be said is not deleted, so that they are said later; nothing is destroyed
 without leave of the breaker; a lost bus keeps nothing else from being done.
 """
 
@@ -71,7 +71,7 @@ class Effects:
 
         Raises:
             KubeError: a write was refused or not answered; what follows it was not done.
-            FactRefused: the bus will not take a fact as it is; everything but deleting its Job was done.
+            FactRefused: the bus will not take an event as it is; everything but deleting its Job was done.
         """
         steps, again = await self._with_leave(actions)
         unsaid, refused = False, None

@@ -52,7 +52,7 @@ class Gather:
     def fleet_snapshot(self) -> FleetSnapshot:
         """Return all that a plan may depend on.
 
-        Of the nodes only those at which something is to be done or is under way: the others are counted.
+        Of the nodes only those at which something is to be done or is in progress: the others are counted.
         """
         cache, settings = self.cache, self.cache.settings
         ledger = cache.ledger or Ledger({})
@@ -175,7 +175,7 @@ class Gather:
         return task_of(node, target, shims, Rules(settings.handler, image, checksum, settings.allow_http, retry))
 
     def _other(self, node: NodeView, target: Target) -> Controller | None:
-        """Return the controller of somebody else that keeps us from what is to be done on a node."""
+        """Return the controller of another owner that keeps us from what is to be done on a node."""
         controllers = self.cache.controllers
         return keeping_off(node, changes_of(node, target), controllers) if controllers else None
 

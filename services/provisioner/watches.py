@@ -67,7 +67,7 @@ def on_shim(cache: Cache, follow: Wake, list_all: Callable[[], None]) -> Callabl
 
 
 def wishes_differ(change: Change[ShimView]) -> bool:
-    """Say whether nodes may be to have something else now; our own finalizer is none of their business."""
+    """Return whether nodes may be to have something else now; our own finalizer is none of their business."""
     old, new = (replace(view, finalizers=()) if view else None for view in (change.old, change.new))
     return old != new
 

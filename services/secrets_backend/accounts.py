@@ -3,7 +3,7 @@
 In: links. Out: links that are one account. Called by ``serving``, for each connection. Invariants: only a word that was
 said on one link and heard on the other makes two links one, so whoever is in no account of a link gets nothing of its
 grant; a connection's word is said to all at once, and only who hears it answers: strangers cost nothing.
-Why nobody is asked whose account it is: a group of hosts may name a server of its own, which answers anything, and on a
+Why nobody is asked whose account it is: a host group may name a server of its own, which answers anything, and on a
 shared one whoever subscribes ``$SYS.REQ.USER.INFO`` is asked, too (nats-server 2.15).
 """
 
@@ -83,8 +83,8 @@ class Accounts:
         """Find out which other links are one account with this one, by the connections of now.
 
         What was known by a former connection counts no more: the server may be another one, which is told nothing that
-        only the former account's groups are granted. A link that is away is waited for a little where it was one with
-        this, so that both may come back in any order; it looks for itself when it is there again.
+        only the former account's groups are granted. A link that is unreachable is waited for a little where it was one
+        with this, so that both may come back in any order; it looks for itself when it is there again.
         """
         mine = self._ears[address]
         if mine.link is not link:

@@ -211,7 +211,7 @@ def _describe(opened: Opened, grant: LinkGrant) -> None:
 
 
 def _about(opened: Opened, identity: Identity | None, backend: str) -> dict[str, str | None]:
-    """Return what is known of a request, for facts: nothing of what no namespace, Secret or entry can be called."""
+    """Return what is known of a request, for events: nothing of what no namespace, Secret or entry can be called."""
     return {
         "namespace": opened.policy.namespace if isinstance(opened.policy, Policy) else "",
         "name": opened.secret if isinstance(opened.secret, str) else "",

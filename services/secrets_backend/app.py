@@ -88,7 +88,7 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
 
     async def close(seconds: float) -> None:
         # Who asks no more is told nothing new: first the questions end, then what is to be said of them is said. An
-        # answer may take nearly as long as there is; what is said of those before it is said meanwhile.
+        # answer may take nearly as long as there is; what is said of those before it is said in the meantime.
         until = time.monotonic() + seconds
         await links.close(seconds * _FOR_ANSWERS)
         await parts.audit.close(max(0.0, until - time.monotonic()))

@@ -141,7 +141,7 @@ class Changes:
 
 
 def changed(place: tuple[str, str], now: Version, former: Iterable[Holders]) -> SecretChanged:
-    """Return the fact that those who were given former versions of a Secret have an old one."""
+    """Return the event that those who were given former versions of a Secret have an old one."""
     holders = list(former)
     return SecretChanged(
         namespace=place[0],

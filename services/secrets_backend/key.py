@@ -60,7 +60,7 @@ class Key:
             await self._look()
 
     async def invalidate(self) -> bool:
-        """Read the key anew and return whether it is another: a rotation is seen at once.
+        """Read the key again and return whether it is another: a rotation is seen at once.
 
         What was read before this was asked may be what is doubted. Who doubts within a second of a reading waits for
         the next one, together with all others: garbage costs the API server one request a second.

@@ -1,8 +1,8 @@
-"""All links that groups of hosts need: one for each address and credentials.
+"""All links that host groups need: one for each address and credentials.
 
 In: which group is on which link. Out: a :class:`Serving` for each, and how many are in which state. Called by
 ``watches`` and ``app``. Invariants: a link ends when no group needs it, after what it had taken was answered; a link
-that fails in a way nobody thought of is made anew, and the others go on.
+that fails in a way nobody thought of is re-created, and the others go on.
 """
 
 from __future__ import annotations

@@ -32,5 +32,5 @@ class SecretMetrics:
         self._metrics.secrets_connections.labels(self._service, state).set_function(read)
 
     def in_work(self, read: Read) -> None:
-        """Read how many questions are in work or wait at each scrape."""
+        """Read how many questions are in progress or wait at each scrape."""
         self._metrics.secrets_in_progress.labels(self._service).set_function(read)

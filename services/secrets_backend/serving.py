@@ -1,9 +1,9 @@
 """One link to the NATS of lattices: who answers there, and the questions that come over it.
 
 In: an address. Out: questions to ``answering``, and the link's state. Called by ``links``. Invariants: nothing is
-subscribed before it is known that no other backend answers there; so many questions are in work at once, so many wait,
-and the rest is told so or dropped and counted, so no flood of one link takes memory or another link's turn; what was
-taken is answered before the link ends.
+subscribed before it is known that no other backend answers there; so many questions are in progress at once, so many
+wait, and the rest is told so or dropped and counted, so no flood of one link takes memory or another link's turn; what
+was taken is answered before the link ends.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CONNECTION: Final = "trellis-secrets-backend"
 GET: Final = "get"
 SERVER_XKEY: Final = "server_xkey"
 AT_ONCE: Final = 32
-"""Questions of one link that are in work."""
+"""Questions of one link that are in progress."""
 MOST_WAITING: Final = 256
 """Questions of one link that wait."""
 MOST_WAITING_BYTES: Final = 8 * 2**20
@@ -115,7 +115,7 @@ class Serving:
 
     @property
     def in_work(self) -> int:
-        """How many questions are in work, or wait."""
+        """How many questions are in progress, or wait."""
         return len(self._working) + len(self._waiting)
 
     async def run(self) -> None:

@@ -1,4 +1,4 @@
-"""What wakes secrets_backend from Kubernetes: groups of hosts, SecretGrants; and where each group's link is.
+"""What wakes secrets_backend from Kubernetes: host groups, SecretGrants; and where each group's link is.
 
 In: changes from the informers, keys of groups. Out: links. Called by ``app``. Invariants: a group of which nothing can
 be read keeps the link it was on; a grant counts from the moment it is seen.

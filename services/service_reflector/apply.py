@@ -2,7 +2,7 @@
 
 In: actions of ``decide``. Out: writes to Kubernetes. Called by ``app``. Invariants: no Service is deleted without leave
 of the circuit breaker; what is changed or deleted is the very object that was read; what is made is made by a create,
-so that nothing of somebody else is taken.
+so that nothing of another owner is taken.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Effects:
         except Invalid:
             if former is None:
                 raise
-            # Somebody else has the address, or the node port, by now.
+            # Another writer has the address, or the node port, by now.
             _log.warning("former addresses of the Service unavailable", service=mirror.key)
             made = await self.kube.create(SERVICES, make_service(mirror))
         except Forbidden as error:
@@ -203,7 +203,7 @@ class Effects:
         return True
 
     async def _relabel(self, body: Manifest, service: ServiceView) -> Manifest | None:
-        """Write a slice of ours that lost the labels by which it is watched, and by which Services find it.
+        """Write a slice of Trellis that lost the labels by which it is watched, and by which Services find it.
 
         Returns None if it is another's: it neither belongs to the Service nor keeps addresses of its application.
         """

@@ -1,4 +1,4 @@
-"""Sees to it that each lattice which groups name is followed, and for a grace one that no group names any more.
+"""Ensures that each lattice which groups name is followed, and for a grace one that no group names any more.
 
 In: marks of lattices. Out: addresses for :class:`Following`. Called by ``app``, for the queue of lattices.
 Invariant: while host groups cannot be listed, a lattice without one is followed as it was.
@@ -40,7 +40,7 @@ class LatticeReconciler:
             if not cache.groups_known():
                 return None  # it is followed as it was
             if cache.waits_for_group(mark):
-                # Still followed: an application that is undeployed meanwhile loses its Service at once.
+                # Still followed: an application that is undeployed in the meantime loses its Service at once.
                 self.wake(mark, None, None)
                 return cache.grace_left(mark)
         lattices = GroupLattices(cache.kube, self._groups, self._follow, self._noted, self.seconds)

@@ -1,6 +1,6 @@
 """One run of an application's key in one namespace: gather, decide, apply, publish.
 
-In: keys of applications. Out: Services, slices and routes by ``apply``, facts on the bus. Called by the queue of
+In: keys of applications. Out: Services, slices and routes by ``apply``, events on the bus. Called by the queue of
 ``app``. Invariant: what is published came back from the API server.
 """
 
@@ -97,7 +97,7 @@ class Reconciler:
             raise
 
     async def _say(self, snapshot: Snapshot) -> float | None:
-        """Say what holds of each Service; returns when to try again if the bus is away."""
+        """Say what holds of each Service; returns when to try again if NATS is unreachable."""
         cache, about = self.cache, f"{snapshot.namespace}/{snapshot.name}"
         said = cache.said.setdefault(about, {})
         mirrors = {} if cache.remove_finalizers else deciding.mirrors_of(snapshot)
@@ -126,12 +126,12 @@ class Reconciler:
 
 
 def _is_news(action: Action, done: Sequence[Action]) -> bool:
-    """Say whether an action is to be carried out although the same run did others."""
+    """Return whether an action is to be carried out although the same run did others."""
     return not isinstance(action, Warn | WarnService) or action not in done
 
 
 def _settled(snapshot: Snapshot) -> bool:
-    """Say whether a trace ends here: what is wanted leads to a host that is ready, or nothing is wanted."""
+    """Return whether a trace ends here: what is wanted leads to a host that is ready, or nothing is wanted."""
     pieces = [piece for pieces in snapshot.slices.values() for piece in pieces]
     ready = any(one.get("conditions", {}).get("ready") for piece in pieces for one in piece.endpoints)
     return ready or not snapshot.claims

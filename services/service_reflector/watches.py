@@ -166,7 +166,7 @@ def on_pod(cache: Cache, wake: Wake) -> Callable[[Change[PodView]], None]:
 
 
 def on_service(cache: Cache, wake: Wake) -> Callable[[Change[ServiceView]], None]:
-    """Return the handler of changes of Services; one of somebody else may have been in the way."""
+    """Return the handler of changes of Services; one of another owner may have been in the way."""
 
     def handle(change: Change[ServiceView]) -> None:
         for one in (change.old, change.new):

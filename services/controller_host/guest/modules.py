@@ -122,7 +122,7 @@ class Modules:
                         path.unlink(missing_ok=True)
 
     def _in_use(self, keep: set[str], since: float) -> set[str]:
-        """Let go of what is in memory and not to be kept; return what has somebody else who holds it, or is young."""
+        """Let go of what is in memory and not to be kept; return what has another writer who holds it, or is young."""
         with self._lock:
             for sha256 in [one for one, at in self._asked.items() if at < since]:
                 del self._asked[sha256]

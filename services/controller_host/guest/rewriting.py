@@ -197,7 +197,7 @@ def check_version(version: int) -> None:
 
 
 def _written(binary: Binary, mutable: list[int]) -> bytes:
-    """Write the module anew: all sections as they were, but the exports, the start, and what only debuggers read."""
+    """Write the module again: all sections as they were, but the exports, the start, and what only debuggers read."""
     out = bytearray(MAGIC)
     for section in binary.sections:
         if section.id == EXPORT:

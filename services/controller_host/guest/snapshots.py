@@ -86,7 +86,7 @@ class Snapshots:
     """The snapshots of a directory; :meth:`close` when no instance of them is awake any more.
 
     Raises:
-        PermissionError: The directory is somebody else's.
+        PermissionError: The directory is another owner's.
         BlockingIOError: Another process has it.
     """
 

@@ -76,7 +76,7 @@ class Calling:
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     def stop(self) -> None:
-        """Begin no more requests; what is under way ends by itself, or with the event loop."""
+        """Begin no more requests; what is in progress ends by itself, or with the event loop."""
         self.stopped = True
 
     async def do(self, account: Account, asked: Verb | Happening, parent: Context | None) -> bytes:

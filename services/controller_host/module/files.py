@@ -1,4 +1,4 @@
-"""Reads a file below a directory, and never one outside of it, whoever changes the directory meanwhile.
+"""Reads a file below a directory, and never one outside of it, whoever changes the directory in the meantime.
 
 In: a directory and a path. Out: bytes. Called by ``sources``, in a thread. Invariants: every step is taken from an open
 directory, so what was looked at is what is read; links are followed only as long as they stay below.

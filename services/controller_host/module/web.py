@@ -82,7 +82,7 @@ class _Resolver(AbstractResolver):
         return found
 
     async def close(self) -> None:
-        """Begin no more look-ups; those under way end by themselves."""
+        """Begin no more look-ups; those in progress end by themselves."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 

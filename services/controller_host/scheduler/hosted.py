@@ -25,7 +25,7 @@ LINES_AT_ONCE: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why something does not hold: reason of a condition, message for people."""
+    """Why something does not hold: reason of a condition, message for users."""
 
     reason: str
     message: str

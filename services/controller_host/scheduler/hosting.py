@@ -2,7 +2,7 @@
 
 In: keys of controllers, by the queue, and changes of what they watch. Out: calls of guests, in threads of a pool; what
 is to be told. Called by ``app``. Invariants: one run a controller at a time; a turn is some calls or some milliseconds,
-so nobody waits for somebody else's list; those of one namespace have no more turns at once than are left for others;
+so nobody waits for another owner's list; those of one namespace have no more turns at once than are left for others;
 an object is delivered only where a review allows it and what is known of it is whole, so that nothing is called gone
 that was just not seen; who fails at each start waits as a whole.
 Source: ADR 51 and 57.
@@ -138,7 +138,7 @@ class Hosting:
             )
 
     def end(self) -> None:
-        """Have nothing go on, now that the term is over: calls that are under way are ended, and ask nothing more."""
+        """Have nothing go on, now that the term is over: calls that are in progress are ended, and ask nothing more."""
         self.closing = self.outcomes.closing = True
         self.fetching.close()
         self.calling.stop()
@@ -286,7 +286,7 @@ class Hosting:
     def _leaves(self, one: Hosted, wanted: Wanted) -> bool:
         """Return whether a guest that was called for all goes to disk at once; asked in its thread.
 
-        What changed meanwhile waits in its agenda, and has it stay: what comes later than this look has it woken.
+        What changed in the meantime waits in its agenda, and has it stay: what comes later than this look has it woken.
         """
         return wanted.suspend_after == 0 and not len(one.agenda) and self.memory.may_suspend(one)
 

@@ -1,4 +1,4 @@
-"""One controller's guest from start to end: booted or woken, called, put to disk, given up.
+"""One controller's guest from start to end: booted or woken, called, suspended to disk, given up.
 
 In: what was prepared (module, configuration), keys and objects. Out: results, faults, marks of what is done. Called by
 ``hosting``, one call at a time, in threads of the pool. Invariants: a guest that failed is never used again; what

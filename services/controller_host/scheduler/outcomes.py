@@ -1,7 +1,7 @@
 """What follows from a turn: keys that are done, that wait, that failed; a controller that waits as a whole.
 
 In: what became of deliveries. Out: a controller's agenda, faults, and who is to be told. Called by ``hosting``, in the
-event loop. Invariants: a failure is told at once; what failed is tried again for ever, later and later.
+event loop. Invariants: a failure is told at once; what failed is tried again forever, later and later.
 """
 
 from __future__ import annotations

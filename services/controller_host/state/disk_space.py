@@ -58,7 +58,7 @@ class Room:
         return max(0.0, self._again_at - self._clock()) if self.reason else 0.0
 
     def again(self, not_before: float = 0.0) -> float:
-        """Return the seconds until somebody who could not be put to disk is to try again, who waits for himself too."""
+        """Return the seconds until a controller that could not be suspended to disk retries."""
         return max(self.wait(), not_before - self._clock(), self._timings.least)
 
     def refused(self, error: SnapshotFailed | NotWritten | OSError) -> None:

@@ -102,7 +102,7 @@ class Reviews:
     def forget(self, user: str) -> None:
         """Believe nothing of a user any more: it was refused something. What is being asked does not count either.
 
-        Once a second at most, else each call of a guest could have everything asked anew: it is later then.
+        Once a second at most, else each call of a guest could have everything asked again: it is later then.
         """
         if (answers := self._users.get(user)) is None:
             return

@@ -35,7 +35,10 @@ WORKLOADS: Final = ("Deployment", "DaemonSet")
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What stands on a Deployment or DaemonSet of ours: the revision of its template, and what that was made from."""
+    """What stands on a Deployment or DaemonSet of Trellis.
+
+    The revision of its template, and what that was made from.
+    """
 
     revision: int
     basis: str
@@ -88,7 +91,7 @@ def marks_for(
     """Return the revision that the pods of a group are to have, and its basis.
 
     ``workload``: what runs them now. ``asked``: the user wants the latest. ``recorded``: the revision in the group's
-    status, which counts for a workload of ours whose marks a user removed. See ADR 30.
+    status, which counts for a workload of Trellis whose marks a user removed. See ADR 30.
     """
     basis = basis_of(group, inputs)
     if asked or workload is None:
@@ -130,7 +133,7 @@ def _signed(child: Manifest) -> Manifest:
 
 
 def differs(wanted: Manifest, found: Manifest) -> bool:
-    """Say whether a child has to be written: it is not ours yet, or does not say what we would say."""
+    """Return whether a child has to be written: it is not ours yet, or does not say what we would say."""
     return not is_applied_by_us(found) or not _says(wanted, found)
 
 
@@ -142,7 +145,7 @@ def fingerprint(child: Mapping[str, Any]) -> str:
 
 
 def _says(wanted: Any, found: Any) -> bool:  # noqa: ANN401 - it is JSON
-    """Say whether all that is wanted stands in what was found, which may have defaults besides."""
+    """Return whether all that is wanted stands in what was found, which may have defaults besides."""
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(_says(value, found.get(key)) for key, value in wanted.items())
     if isinstance(wanted, list):

@@ -1,8 +1,8 @@
-"""What to do about one group of hosts: its finalizer, its children, its status.
+"""What to do about one host group: its finalizer, its children, its status.
 
 Pure. In: a frozen snapshot. Out: actions, each with its reason. Called by ``app`` between gather and apply.
 Invariants: while another controller works on groups only the status is written; nothing is half made: a group that
-lacks what it names gets no child; a child of somebody else is left alone; what says what it should is not written.
+lacks what it names gets no child; a child of another owner is left alone; what says what it should is not written.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def first_half(actions: list[Action]) -> list[Action]:
 
 
 def may_be_refused(snapshot: Snapshot) -> bool:
-    """Say whether the pods have parts that the user wrote: all else in them is known to be accepted.
+    """Return whether the pods have parts that the user wrote: all else in them is known to be accepted.
 
     Labels of hosts are not among them: the definition of groups takes none that a pod would not.
     """
@@ -242,7 +242,7 @@ def _stranger(found: Manifest, head: Head) -> str:
     """Return which other object controls a child, "" if none does.
 
     A former group of this name is nobody, and its child is taken over. Kubernetes collects what it left only if it sees
-    the deletion: of a group that is made anew while the collector's watch is broken it sees another uid in the next
+    the deletion: of a group that is re-created while the collector's watch is broken it sees another uid in the next
     list, takes that for an update, and its children stay for good (so with Kubernetes 1.36). A child that was made
     after the group as it was read may be that of a later group.
     """

@@ -135,7 +135,7 @@ def _of_latest(desired: HostGroupSpec) -> Iterable[Manifest]:
 
 
 def _named_by_user(spec: WasmCloudHostConfigSpec) -> list[Any]:
-    """Return the names of variables the user adds: with their value and a reference of ours none would be valid."""
+    """Return the names of variables the user adds: with their value and a reference of Trellis none would be valid."""
     options = spec.scheduling_options
     additions = options.container_template_additions if options else None
     env = additions.wasmcloud.get("env") if additions else None

@@ -46,7 +46,7 @@ _UNREADABLE: Final = (
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file is an archive that this module reads, by its first bytes."""
+    """Return whether a file is an archive that this module reads, by its first bytes."""
     return _kind(path) is not None
 
 
@@ -55,7 +55,7 @@ def extract_shim(path: Path, target: Path, *, member: str | None, names: tuple[s
 
     Args:
         path: the archive.
-        target: where the shim goes; it is made anew.
+        target: where the shim goes; it is re-created.
         member: its path in the archive; without one it is the only ``containerd-shim-*``, or the one of ``names``.
         names: base names to prefer, best first.
 

@@ -1,12 +1,11 @@
 """Which nodes may be worked on now: the rollout limits, retries and the halt, for the whole cluster at once.
 
-Pure. In: the nodes with work to do or under way, what each is to have, all installer Jobs, the ledger, the limits, the
-time. Out: the next ledger and what changed. Called by ``planner`` with its own key; the ledger is then written by
-compare-and-swap before any Job exists.
-Invariants: of no shim more nodes are in work than its limit allows, unless work was already under way when the limit
-sank; a slot is free only when proof or failure is recorded on the Node, the Node is gone, or nothing but a Job that is
-stuck holds it; nothing of a shim is begun while it is halted or paused; a removal waits for neither, only for the
-limit; a node that is skipped is not begun, and counts for no limit.
+Pure. In: the nodes with work to do or in progress, what each is to have, all installer Jobs, the ledger, the limits,
+the time. Out: the next ledger and what changed. Called by ``planner`` with its own key; the ledger is then written by
+compare-and-swap before any Job exists. Invariants: of no shim more nodes are in progress than its limit allows, unless
+work was already in progress when the limit sank; a slot is free only when proof or failure is recorded on the Node, the
+Node is gone, or nothing but a Job that is stuck holds it; nothing of a shim is begun while it is halted or paused; a
+removal waits for neither, only for the limit; a node that is skipped is not begun, and counts for no limit.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from trellis.provisioning.views import FailedAttempt, JobState, JobView, NodeVie
 class FleetSnapshot:
     """All that a plan may depend on; ``now`` in Unix seconds.
 
-    ``nodes``: those at which something is to be done or is under way, at least; ``resting``: of the others, how many
+    ``nodes``: those at which something is to be done or is in progress, at least; ``resting``: of the others, how many
     have each shim. ``targets``: by Node uid, for every one of ``nodes`` that is to have or lose something. ``held``:
     nodes not to be begun now, to be looked at after ``held_again`` seconds; ``hands_off``: nor while another works
     there. ``settles_in``: seconds in which none is, as Shims may be coming.
@@ -125,7 +124,7 @@ def plan(snapshot: FleetSnapshot) -> Plan:
 
 
 def _is_idle(snapshot: FleetSnapshot, node: NodeView) -> bool:
-    """Say whether a node with an entry holds no slot: its Jobs are stuck, or none may be begun there.
+    """Return whether a node with an entry holds no slot: its Jobs are stuck, or none may be begun there.
 
     The entry stays: it is what is known of the node until the Job has ended or the mark is gone.
     """
@@ -170,7 +169,7 @@ def _failing(snapshot: FleetSnapshot, wanted: Mapping[str, NodeView], asked: Map
 
 
 def _forgiven(snapshot: FleetSnapshot, shim: str, failure: FailedAttempt) -> bool:
-    """Say whether a person resumed the rollout knowing of this failure.
+    """Return whether a user resumed the rollout knowing of this failure.
 
     A mark that lies in the future by more than a clock may be off would switch the halt off: it counts for nothing.
     """
@@ -178,12 +177,12 @@ def _forgiven(snapshot: FleetSnapshot, shim: str, failure: FailedAttempt) -> boo
 
 
 def is_forgiven(limits: ShimLimits | None, failure: FailedAttempt, latest: float) -> bool:
-    """Say whether a person resumed a shim's rollout knowing of a failure; a later mark than ``latest`` is none."""
+    """Return whether a user resumed a shim's rollout knowing of a failure; a later mark than ``latest`` is none."""
     return limits is not None and failure.at <= limits.forgiven <= latest
 
 
 def forgives(node: NodeView, target: Target, limits: Mapping[str, ShimLimits], latest: float) -> bool:
-    """Say whether a person resumed the rollout of a shim that is to change knowing of the node's last failure."""
+    """Return whether a user resumed the rollout of a shim that is to change knowing of the node's last failure."""
     failure = node.failed
     return failure is not None and any(
         is_forgiven(limits.get(name), failure, latest) for name in changes_of(node, target)
@@ -222,7 +221,8 @@ def _kept(snapshot: FleetSnapshot) -> dict[str, Entry]:
 
 
 def _doubtful(snapshot: FleetSnapshot, node: NodeView, entry: Entry, feared: frozenset[str]) -> Entry:
-    """Return the slot of a try whose Job is gone, as that of what is to be done now: it is not given up meanwhile.
+    """Return the slot of a try whose Job is gone, as that of what is to be done now: it is not given up in the
+    meantime.
 
     What it may have left is installed again if it is still wanted, otherwise removed.
     """
@@ -239,7 +239,10 @@ def _is_new(snapshot: FleetSnapshot, entries: Mapping[str, Entry], uid: str) -> 
 
 
 def _recorded(node: NodeView, entry: Entry, jobs: tuple[JobView, ...]) -> bool:
-    """Say whether proof or failure of exactly this try stands on the Node; a removal's proof is what is not there."""
+    """Return whether proof or failure of exactly this try stands on the Node.
+
+    A removal's proof is what is not there.
+    """
     if node.marked_digest == entry.digest:
         return True
     failure, job = node.failed, newest(jobs)
@@ -290,7 +293,7 @@ def _candidates(
         at = retry_at(node.uid, failure, snapshot.retries)
         if any(_forgiven(snapshot, name, failure) for name in changes_of(node, target)):
             at = min(at, snapshot.now)
-        # A failure "in the future" comes from a clock that was set back: waiting for it could take for ever.
+        # A failure "in the future" comes from a clock that was set back: waiting for it could take forever.
         if at <= snapshot.now or failure.at > snapshot.now + snapshot.retries.most:
             due.append((at, node))
         else:

@@ -40,7 +40,7 @@ class Request:
     """Who asks for what. ``reply_to``: the host's public curve key; ``secret``, ``field``: an entry of a Secret.
 
     Every text in it is short, and but for ``application`` and the tokens' names of a known form: strangers wrote them,
-    and they go into logs and facts.
+    and they go into logs and events.
     """
 
     reply_to: str

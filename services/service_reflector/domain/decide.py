@@ -1,7 +1,7 @@
 """What becomes of one application's Services in one namespace.
 
-Pure: a snapshot in, actions with reasons out. Called by ``app``. Invariants: a Service of somebody else is never
-touched; one of ours goes only when it is known that its application is not to have it; endpoints are there before a
+Pure: a snapshot in, actions with reasons out. Called by ``app``. Invariants: a Service of another owner is never
+touched; one of Trellis goes only when it is known that its application is not to have it; endpoints are there before a
 Service leads to them alone; of two lattices' applications with one name each keeps the Service it has.
 """
 
@@ -75,7 +75,7 @@ def _uninstall(snapshot: Snapshot) -> Iterator[Action]:
 
 
 def mirrors_of(snapshot: Snapshot) -> dict[str, Mirror]:
-    """Return what each claim's Service is to be, by its name; without those whose name somebody else has."""
+    """Return what each claim's Service is to be, by its name; without those whose name another writer has."""
     held = _held(snapshot)
     found = [
         _wanted(snapshot, claim, held[claim.lattice])
@@ -86,7 +86,7 @@ def mirrors_of(snapshot: Snapshot) -> dict[str, Mirror]:
 
 
 def _held(snapshot: Snapshot) -> dict[str, str]:
-    """Return by lattice the name of the Service that it has or gets, "" where somebody else's is in the way."""
+    """Return by lattice the name of the Service that it has or gets, "" where another owner's is in the way."""
     plain = names.service_name(snapshot.name)
     held = {
         snapshot.lattice_of(one): one.name

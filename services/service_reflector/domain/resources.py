@@ -1,7 +1,7 @@
 """Makes the objects that mirror an application.
 
 Pure: arguments in, manifests out. Called by ``decide``. Invariants: a Service has no selector, its endpoints are ours;
-what somebody else put on an object stays; what an application asked for goes when it asks no more.
+what another writer put on an object stays; what an application asked for goes when it asks no more.
 """
 
 from __future__ import annotations

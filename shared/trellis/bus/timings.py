@@ -125,7 +125,7 @@ class BusTimings:
     deaf: float = 60.0
     """A consumer without progress for so long asks for a restart; after a third of it the consumer is created again."""
     stranger: float = 30.0
-    """How long another reader of a consumer of ours is taken for the former or the next leader."""
+    """How long another reader of a consumer of Trellis is taken for the former or the next leader."""
     reconnect: float = 10.0
     """Between two connections to a server that takes too small messages only."""
     subscribe_again: int = 2

@@ -57,7 +57,7 @@ RENAMED_SETTINGS: Final = {
 
 
 class SettingsError(Exception):
-    """Settings that cannot be used; its text has one line for each problem, for people."""
+    """Settings that cannot be used; its text has one line for each problem, for users."""
 
     def __init__(self, problems: str | Iterable[str]) -> None:
         self.problems: tuple[str, ...] = (problems,) if isinstance(problems, str) else tuple(problems)
@@ -130,7 +130,7 @@ def _field_of(cls: type[BaseSettings], details: ErrorDetails) -> str | None:
 def _needs(details: ErrorDetails, info: FieldInfo | None) -> str:
     kind, context = details["type"], details.get("ctx", {})
     if kind == "value_error":
-        # Validators of ours say "needs …" themselves.
+        # Validators of Trellis say "needs …" themselves.
         return str(context["error"])
     if kind in _RANGE and info is not None:
         return _NEEDS + _range(info)

@@ -26,7 +26,7 @@ _SEED_BLOCK = re.compile(r"-+BEGIN USER NKEY SEED-+\s+([A-Z2-7]+)\s+-+END USER N
 
 
 class CredentialsError(Exception):
-    """A file that cannot be used; the text says what is needed and what is wrong, for people."""
+    """A file that cannot be used; the text says what is needed and what is wrong, for users."""
 
 
 class Kind(StrEnum):
@@ -47,7 +47,7 @@ class Identity:
 
 
 class IdentitySource(Protocol):
-    """Whatever can say who connects, anew at each connect."""
+    """Whatever can say who connects, again at each connect."""
 
     @property
     def where(self) -> str:

@@ -98,7 +98,7 @@ class WantedShim:
 class InstallSpec:
     """All that one run is asked to do: the shims, and what may be relaxed.
 
-    ``retry_refused``: a person asked for another try of what the container runtime did not come up with (ADR 24).
+    ``retry_refused``: a user asked for another try of what the container runtime did not come up with (ADR 24).
     """
 
     shims: tuple[WantedShim, ...]
@@ -183,7 +183,7 @@ def _shim(value: object, where: str) -> WantedShim:
 
 
 def _is_utf_8(text: str) -> bool:
-    """Whether a text can be written: JSON may have halves of surrogate pairs in it."""
+    """Return whether a text can be written: JSON may have halves of surrogate pairs in it."""
     try:
         text.encode()
     except UnicodeEncodeError:

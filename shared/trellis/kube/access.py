@@ -158,7 +158,7 @@ class Credentials:
 
 
 class _Connection(ResponseHandler):
-    """One that is let go of at once: by itself TLS waits 30 s for the goodbye of a server that is frozen or cut off."""
+    """One that is released at once: by itself TLS waits 30 s for the goodbye of a server that is frozen or cut off."""
 
     def close(self) -> None:
         self.abort()

@@ -1,8 +1,8 @@
 """Asks before anything is destroyed, and remembers the answer in Kubernetes.
 
-In: destructions a service has decided on. Out: leave, or how long to wait. Called by each ``apply``; made anew for each
-term of leadership. Invariants: leave is stored before it is given, by compare-and-swap, so it survives a crash and a
-change of leader; without an answer of the API server nothing is destroyed; a record that vanishes or breaks while
+In: destructions a service has decided on. Out: leave, or how long to wait. Called by each ``apply``; re-created for
+each term of leadership. Invariants: leave is stored before it is given, by compare-and-swap, so it survives a crash and
+a change of leader; without an answer of the API server nothing is destroyed; a record that vanishes or breaks while
 this process knows it is written again, one that nobody knows and nobody can read counts as open. While nothing is
 destroyed and nothing is held it costs one read a term.
 """
@@ -130,7 +130,7 @@ class Breaker:
             self._withdrawn.add((kind, token))
 
     async def run(self) -> None:
-        """Learn what a former leader left open, and notice when a person closes it; until cancelled."""
+        """Learn what a former leader left open, and notice when a user closes it; until cancelled."""
         gauges = [(self.kube.telemetry.service, kind) for kind in self.scope.populations]
         try:
             while True:
@@ -165,7 +165,7 @@ class Breaker:
                 request.error = error
 
     async def _agree(self, requests: Sequence[_Request]) -> None:
-        """Answer so that the answer stands in Kubernetes; whoever wrote meanwhile is heard first."""
+        """Answer so that the answer stands in Kubernetes; whoever wrote in the meantime is heard first."""
         for left in reversed(range(_TRIES)):
             if not self._known:
                 await self._read()
@@ -242,7 +242,7 @@ class Breaker:
         self._version, self._repair = written["metadata"]["resourceVersion"], False
 
     async def _look(self) -> None:
-        """Read the record anew; an outage is only a reason to look again."""
+        """Read the record again; an outage is only a reason to look again."""
         before = self._open_kinds()
         try:
             async with self._lock:
@@ -261,7 +261,7 @@ class Breaker:
         self._say_closed(before - self._open_kinds())
 
     async def _forget_ended(self) -> None:
-        """Take out of the record what is held no more; whoever wrote meanwhile is heard at the next look."""
+        """Take out of the record what is held no more; whoever wrote in the meantime is heard at the next look."""
         kinds = self._open_kinds() & self.scope.present.keys()
         found = {kind: there for kind in kinds if (there := self.scope.present[kind]()) is not None}
         ended = {mark for mark in self._withdrawn if mark[0] in found}

@@ -96,7 +96,7 @@ class Kube(ClientViews):
         return self._caller.clock()
 
     async def wait_available(self) -> None:
-        """Return once the server is ready; tries for ever, with one warning while it is not."""
+        """Return once the server is ready; tries forever, with one warning while it is not."""
         attempts = Attempts()
         warned = False
         while True:

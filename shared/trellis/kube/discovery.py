@@ -1,10 +1,10 @@
 """Finds out where the API server has a kind, and whether it has one by that name at all.
 
 In: ``apiVersion`` and ``kind``, as in manifests. Out: a ``Resource``, or ``UnknownKind``. Called by services that work
-with kinds nobody knew when they were written. Invariants: one GET a group and version, which all who ask meanwhile
-share; a kind that was not there is looked for again, so that definitions may come later, but not more often than every
-``DiscoveryTimings.again``; what is kept is bounded, whatever is asked for.
-Source: the discovery API of Kubernetes (``APIResourceList``), which every account may read.
+with kinds nobody knew when they were written. Invariants: one GET a group and version, which all who ask in the
+meantime share; a kind that was not there is looked for again, so that definitions may come later, but not more often
+than every ``DiscoveryTimings.again``; what is kept is bounded, whatever is asked for. Source: the discovery API of
+Kubernetes (``APIResourceList``), which every account may read.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: the ``exec`` entry of a user. Out: an ``ExecCredential``, or ``PluginFailed`` that names the program and the cause.
 Called by ``trellis.kube.access``. Invariants: a plugin ends within ``PluginTimings.run``, together with what it
-started; it has no terminal to ask a person at; what it prints is in no message, because that is where the token is.
+started; it has no terminal to ask a user at; what it prints is in no message, because that is where the token is.
 Source: client.authentication.k8s.io/v1, "client-go credential plugins".
 """
 

@@ -1,4 +1,4 @@
-"""Keeps a projection of a kind's objects up to date: list, then watch, for ever.
+"""Keeps a projection of a kind's objects up to date: list, then watch, forever.
 
 In: a selection and ``project``, which turns a raw object into a small frozen value. Out: ``objects`` and a call of
 ``on_change`` per real difference. Called by services. Invariants: it cannot go deaf (every wait is bounded, a watch
@@ -186,7 +186,7 @@ class Informer(Generic[T]):
                 await self._failed(error)
 
     async def _done_without(self, error: KubeError) -> bool:
-        """Say whether this informer may do without what was refused it; waits until it is worth another try."""
+        """Return whether this informer may do without what was refused it; waits until it is worth another try."""
         if isinstance(error, NotFound) and self.optional and not self.objects:
             wait = self._timings.absent
         elif isinstance(error, Forbidden) and self.refusable:
@@ -258,7 +258,7 @@ class Informer(Generic[T]):
             log.debug("watch disconnected", resource=self.resource.plural, error=str(error))
             cut = True
             if time.monotonic() - self._progressed >= self._timings.idle:
-                self._witness = None  # silence without a bookmark: what happened meanwhile is not known
+                self._witness = None  # silence without a bookmark: what happened in the meantime is not known
         if time.monotonic() - began >= self._timings.lived:
             self._attempts.reset()
         await asyncio.sleep(self._attempts.next())
@@ -266,7 +266,7 @@ class Informer(Generic[T]):
             return True
         self._fruitless += 1
         if self._fruitless >= _FRUITLESS_MOST:
-            self._witness = None  # a proxy that passes no stream on ends each of them, whatever happens meanwhile
+            self._witness = None  # a proxy that passes no stream on ends each of them, whatever happens in the meantime
         return False
 
     async def _same_history(self) -> bool:

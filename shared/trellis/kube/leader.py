@@ -2,9 +2,9 @@
 
 In: a lease's name and an identity. Out: ``lead`` runs while this process leads and is cancelled the moment that is in
 doubt. Called by the runtime of each service. Invariants: ``leading`` is false before another candidate can take over,
-whatever was stopped or cut meanwhile; clocks of machines are never compared; the lease is released when asked to stop.
-Several processes may hold a lease together, as one ``identity``: then it expires soon after the last of them stopped.
-Source: the Lease API; that a record's changes are timed by the observer's own clock is client-go's idea.
+whatever was stopped or cut in the meantime; clocks of machines are never compared; the lease is released when asked to
+stop. Several processes may hold a lease together, as one ``identity``: then it expires soon after the last of them
+stopped. Source: the Lease API; that a record's changes are timed by the observer's own clock is client-go's idea.
 """
 
 from __future__ import annotations
@@ -279,7 +279,8 @@ class Leader:
                 due = boot_clock() + self._timings.retry
             else:
                 if not self.leading:
-                    # The answer came too late: writes were refused meanwhile, and what was in doubt once stays lost.
+                    # The answer came too late: writes were refused in the meantime, and what was in doubt once stays
+                    # lost.
                     log.warning("lease renewed too late", lease=self._name, identity=self._identity)
                     return
                 self._renewed_at = began
@@ -288,9 +289,9 @@ class Leader:
                 due = began + self._timings.renew
 
     async def _renew(self, timeout: float) -> None:  # noqa: ASYNC109 - the client's time budget
-        """Write the lease anew; a conflict on a lease that is still ours (an answer got lost) is no loss.
+        """Write the lease again; a conflict on a lease that is still ours (an answer got lost) is no loss.
 
-        A lease of ours that is older than the one that was written last comes from a backup of etcd: it counts as
+        A lease of Trellis that is older than the one that was written last comes from a backup of etcd: it counts as
         lost, because everything that this term read and wrote may be undone. The next term reads it all again.
         """
         async with asyncio.timeout(timeout):

@@ -77,7 +77,7 @@ def describe_error(error: KubeError, remedy: str) -> str:
 
 @dataclass(slots=True)
 class MissingPermissions:
-    """The rights that runs of keys lack at present: each is said once, and the service is not ready meanwhile.
+    """The rights that runs of keys lack at present: each is said once, and the service is not ready in the meantime.
 
     ``remedy`` returns what is to be done about one.
     """

@@ -119,7 +119,7 @@ class EventRecorder:
             regarding: the object.
             type: ``Normal`` or ``Warning``.
             reason: CamelCase, at most 128 characters.
-            message: for people; what exceeds 1,024 characters is cut.
+            message: for users; what exceeds 1,024 characters is cut.
             related: another object that it is about; a repeat replaces it.
             annotations: of the Event, for programs that read it; a repeat replaces them.
         """
@@ -176,7 +176,7 @@ class EventRecorder:
             patch["message"] = occurrence.message
         if occurrence.related is not None:
             patch["related"] = _reference(occurrence.related)
-        # Who counted up meanwhile has counted this repeat too, as far as anyone can tell.
+        # Who counted up in the meantime has counted this repeat too, as far as anyone can tell.
         with contextlib.suppress(Conflict):
             await self._kube.merge_patch(
                 EVENTS, occurrence.name, patch, occurrence.namespace, field_manager=occurrence.component

@@ -38,7 +38,7 @@ class Reference:
     scheme: str = "https"
 
     def __str__(self) -> str:
-        """Return it for people: with the tag, if it was given or counts."""
+        """Return it for users: with the tag, if it was given or counts."""
         return f"{self.registry}/{self.repository}" + (f":{self.tag}" if self.tag else "")
 
     @property

@@ -3,7 +3,7 @@
 Pure. In: raw Deployments. Out: small views, what they keep us from. Called by ``provisioner``, which begins nothing
 beside them, and by ``trellis migrate``.
 Invariant: a controller counts as running until its Deployment is scaled to 0 and has no pod left, or is gone.
-Source of the facts: the charts and images of KWasm's operator and of runtime-class-manager.
+Source of the events: the charts and images of KWasm's operator and of runtime-class-manager.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ COMMANDS: Final[Mapping[Peer, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """A Deployment that runs a peer's operator. ``taken_over``: a person said that Trellis may work beside it."""
+    """A Deployment that runs a peer's operator. ``taken_over``: a user said that Trellis may work beside it."""
 
     peer: Peer
     namespace: str
@@ -89,7 +89,7 @@ def view_controller(deployment: Manifest, peers: Iterable[Peer] = PROVISIONING) 
 
 
 def is_of(peer: Peer, deployment: Manifest) -> bool:
-    """Say whether a Deployment is a peer's operator, whether it runs or not: by its chart's label, or its image."""
+    """Return whether a Deployment is a peer's operator, whether it runs or not: by its chart's label, or its image."""
     spec = deployment.get("spec") or {}
     label = (deployment["metadata"].get("labels") or {}).get("app.kubernetes.io/name")
     containers = ((spec.get("template") or {}).get("spec") or {}).get("containers") or ()

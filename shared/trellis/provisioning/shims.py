@@ -78,7 +78,7 @@ class ShimView:
 
     ``max_update`` None: as the service has it; with ``recreate`` all nodes at once, whatever it says.
     ``deleted_at``: Unix seconds of its ``deletionTimestamp``, 0 if it has none.
-    ``forgiven``: Unix seconds, failures recorded up to then were forgiven by a person; 0 if none were.
+    ``forgiven``: Unix seconds, failures recorded up to then were forgiven by a user; 0 if none were.
     """
 
     name: str
@@ -226,7 +226,7 @@ def _pairs(mapping: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def is_for(shim: ShimView, node: NodeView, *, auto_provision: bool) -> bool:
-    """Say whether a node is to have a Shim, whatever keeps it from being installed.
+    """Return whether a node is to have a Shim, whatever keeps it from being installed.
 
     With a nodeSelector: the Linux nodes that match. Without one: every Linux node, as runtime-class-manager has it,
     but for a Shim labelled as KWasm's default, which is for nodes that opted in by annotation. An annotation with

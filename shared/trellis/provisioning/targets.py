@@ -35,7 +35,7 @@ def rival_of(shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_
 
 
 def stays_on(shim: ShimView, node: NodeView) -> bool:
-    """Say whether a node keeps a Shim that cannot be acted on: a slip in a spec must not take it from every node."""
+    """Return whether a node keeps a Shim that cannot be acted on: a slip in a spec must not take it from every node."""
     may = node.opt_in is None or opt_in_of(node, auto_provision=False) is OptIn.IN
     return bool(shim.invalid) and not shim.deleting and may and shim.name in node.installed.keys() - {KWASM}
 
@@ -67,7 +67,7 @@ def wanted_on(
 def target_of(
     node: NodeView, shims: Iterable[ShimView], kwasm: str | None, *, auto_provision: bool, require_checksum: bool
 ) -> Target | None:
-    """Return what a node is to have; None if nothing, and nothing of ours is on it that we could remove.
+    """Return what a node is to have; None if nothing, and nothing of Trellis is on it that we could remove.
 
     A Shim that is refused for now (no checksum, nothing for this platform, its handler is another's) changes nothing:
     what the node has of it stays. What is to go goes first, in a run of its own. ``kwasm`` is the digest of the legacy

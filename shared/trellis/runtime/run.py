@@ -126,7 +126,7 @@ class EqualService(Service):
         self.health.expect("kubernetes", PARTS)
 
     async def _work(self, kube: Kube, cluster: Cluster, stop: asyncio.Event) -> None:
-        """Work until ``stop``; what a part's failure ended begins anew."""
+        """Work until ``stop``; what a part's failure ended restarts."""
         while not stop.is_set():
             try:
                 await self._term(kube, cluster, lambda: not stop.is_set(), stop)

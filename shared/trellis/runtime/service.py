@@ -120,7 +120,7 @@ class Service(ABC):
     confined: bool = False
     """It may look at nothing but namespaces that it was given: its own has to exist, and tells which cluster it is."""
     describe_error: Callable[[KubeError], str] = str
-    """Says for people what an error of the API server means, and what is to be done about it."""
+    """Says for users what an error of the API server means, and what is to be done about it."""
     timings: ServiceTimings = field(default_factory=ServiceTimings)
 
     def __post_init__(self) -> None:

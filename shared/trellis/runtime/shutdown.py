@@ -2,7 +2,7 @@
 
 In: SIGTERM, SIGINT. Out: a set ``stop``, time budgets, and an exit status. Called by ``trellis.runtime.run``.
 Invariants: a process that was asked to stop is gone when its grace period is over, whatever hangs; it ends with 0 if
-everything of ours returned, with 1 if it had to be ended, with 128 + signal if it was asked a second time.
+everything of Trellis returned, with 1 if it had to be ended, with 128 + signal if it was asked a second time.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
 class Ending:
     """Sees to the end of this process: sets ``stop`` at the first signal, and ends everything when time is up.
 
-    A context around the services' run, in the main thread. Leaving it says that everything of ours has returned.
+    A context around the services' run, in the main thread. Leaving it says that everything of Trellis has returned.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Sends spans to a collector, and says once when it cannot.
 
 In: ended spans. Out: OTLP over HTTP to ``<endpoint>/v1/traces``, from a thread. Called by ``telemetry.service``.
-Invariant: a collector that is away costs one warning now and one every five minutes, never a line per batch, and
+Invariant: a collector that is unreachable costs one warning now and one every five minutes, never a line per batch, and
 never holds up the service. The exporter is imported only when an endpoint is set: it costs memory.
 """
 

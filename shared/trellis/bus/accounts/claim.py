@@ -1,4 +1,4 @@
-"""A cluster's claim to its name on the bus: two clusters under one name would hear and say each other's facts.
+"""A cluster's claim to its name on the bus: two clusters under one name would hear and say each other's events.
 
 In: JetStream, the name, kube-system's uid. Out: nothing, or ``ClusterTaken``. Called by
 ``trellis.bus.streams.connection_supervisor`` before the bus is used, and at each of its looks.
@@ -57,7 +57,7 @@ class Claim:
 
         Raises:
             ClusterTaken: another cluster holds it.
-            StreamError: the bucket of claims cannot be made; a person has to act.
+            StreamError: the bucket of claims cannot be made; a user has to act.
             nats.errors.Error: NATS or JetStream did not answer.
         """
         for _ in range(_ATTEMPTS):
@@ -82,7 +82,7 @@ class Claim:
     async def _put(self, jetstream: JetStreamContext, *, after: int) -> bool:
         """Write the claim if the entry is still the one that was seen; return whether it was.
 
-        If it was not, somebody else has just written it: a service of this cluster's, and it is refreshed; or another
+        If it was not, another writer has just written it: a service of this cluster's, and it is refreshed; or another
         cluster's, which the next look finds. So services that begin at once do not race until one gives up.
         """
         lifetime = (await jetstream.stream_info(CLAIM_STREAM)).config.max_age or self.lifetime
@@ -132,10 +132,10 @@ class Claim:
 
 
 def _uid_of(entry: RawStreamMsg | None) -> str | None:
-    """Return whose claim an entry is, None if it is nobody's: there is none, or a person deleted it."""
+    """Return whose claim an entry is, None if it is nobody's: there is none, or a user deleted it."""
     if entry is None or not entry.data:
         return None
     try:
         return str(orjson.loads(entry.data)["uid"])
     except (orjson.JSONDecodeError, KeyError, TypeError):
-        return entry.data.decode(errors="replace")[:_SHOWN]  # written by hand: somebody wants the name kept
+        return entry.data.decode(errors="replace")[:_SHOWN]  # written manually: somebody wants the name kept

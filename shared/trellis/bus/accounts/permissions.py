@@ -1,10 +1,9 @@
-"""Who may do what on the bus: a NATS user a service and cluster, one for people, one for subscribers from outside.
+"""Who may do what on the bus: a NATS user a service and cluster, one for users, one for subscribers from outside.
 
-Pure. In: the subject table, the registry of services, names of clusters. Out: the subjects each user may publish
-and subscribe. Called by ``accounts``, which writes the server's configuration.
-Invariants: a service says its own facts of its own cluster, reads with its own consumers, hears its own answers; nobody
-deletes, purges or changes a stream; nobody but its service touches a durable.
-Source: subjects of the JetStream API of nats-server 2.10 to 2.15.
+Pure. In: the subject table, the registry of services, names of clusters. Out: the subjects each user may publish and
+subscribe. Called by ``accounts``, which writes the server's configuration. Invariants: a service says its own events of
+its own cluster, reads with its own consumers, hears its own answers; nobody deletes, purges or changes a stream; nobody
+but its service touches a durable. Source: subjects of the JetStream API of nats-server 2.10 to 2.15.
 """
 
 from __future__ import annotations
@@ -157,7 +156,7 @@ def cli_user(clusters: Sequence[str]) -> User:
 
 
 def outside_user(clusters: Sequence[str]) -> User:
-    """Return the user of subscribers from outside: facts and copies of lattice events, live and replayed."""
+    """Return the user of subscribers from outside: events and copies of lattice events, live and replayed."""
     streams = (STREAM_EVENTS, STREAM_LATTICE)
     publish = [f"{_API}.INFO", f"{_API}.STREAM.NAMES"]
     publish += [f"{_API}.STREAM.INFO.{stream}" for stream in streams]

@@ -1,7 +1,7 @@
 """Makes a NATS server reload certificates that changed: ``python -m trellis.bus.accounts.reloader DIR PIDFILE``.
 
 In: the directory of the certificates, as a Secret is mounted, and the file with the server's process id. Out: SIGHUP
-to it. Called by the chart as a container beside the server, where somebody else renews the certificates. Invariants:
+to it. Called by the chart as a container beside the server, where another writer renews the certificates. Invariants:
 what is there at the start is what the server began with or newer, so it is told once at the start too; a file or
 process that is not there is waited for; nothing of a file's content is kept but its digest. Imports the standard
 library alone, as it runs beside each server.

@@ -1,7 +1,7 @@
 """The connection to NATS: there, away, back.
 
 In: the address. Out: FastStream's broker with a connected client, and word of every change. Called by
-``trellis.bus.bus``. Invariants: it is tried for ever, with full jitter, 0.5 to 10 s apart at most; an outage costs one
+``trellis.bus.bus``. Invariants: it is tried forever, with full jitter, 0.5 to 10 s apart at most; an outage costs one
 warning, not one an attempt.
 """
 
@@ -209,7 +209,7 @@ def client_of(broker: NatsBroker) -> Client:
 
 
 def describe(error: BaseException) -> str:
-    """Return an error of the NATS client in words for people."""
+    """Return an error of the NATS client as a message for users."""
     match error:
         case ConnectionRefusedError():
             return "connection refused"

@@ -1,6 +1,6 @@
 """The connection of a command: refused at once if nobody is there, later outages are waited out.
 
-In: the address. Out: a connected client. Called by what reads the bus for people. Invariant: the first attempt takes
+In: the address. Out: a connected client. Called by what reads the bus for users. Invariant: the first attempt takes
 three seconds at most, and what it met is said in words.
 """
 

@@ -47,12 +47,13 @@ class Ack:
                 self.settled(self.token)
 
     async def in_progress(self) -> None:
-        """Say that the message is still worked on: the time until its redelivery begins anew."""
+        """Say that the message is still worked on: the time until its redelivery restarts."""
         if self.open:
             await self._client.publish(self._reply, _PROGRESS)
 
     async def give_back(self) -> None:
-        """Say that somebody else is to have the message now. Work that ends well after all may still say so: it counts.
+        """Say that another writer is to have the message now. Work that ends well after all may still say so: it
+        counts.
 
         Only over the connection it came by: the server would take one that comes late for the newest delivery's.
         """

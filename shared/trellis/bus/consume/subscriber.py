@@ -1,6 +1,6 @@
-"""One subscription: a durable consumer, its messages read, handed over, or given up on.
+"""One subscription: a durable consumer, its messages read, handed over, or dead-lettered.
 
-In: messages of the facts' stream. Out: ``Received`` for the service's handler, dead letters for what cannot be read.
+In: messages of the events' stream. Out: ``Received`` for the service's handler, dead letters for what cannot be read.
 Called by ``trellis.bus.streams.connection_supervisor``. Invariants: a message is acknowledged only after its work is
 done, or once its dead letter is stored; no exception reaches FastStream, which would drop the message without a word.
 """
@@ -49,7 +49,7 @@ M = TypeVar("M", bound=FactData)
 
 @dataclass(frozen=True, slots=True)
 class Received(Generic[M]):
-    """A fact that was heard. ``trace`` is where its handling begins: the parent for the work it causes."""
+    """An event that was heard. ``trace`` is where its handling begins: the parent for the work it causes."""
 
     fact: M
     event: RawCloudEvent
@@ -75,7 +75,7 @@ class Reader:
 
 
 class Subscription(Generic[M]):
-    """The facts of some models, for one purpose (``name``) of one service."""
+    """The events of some models, for one purpose (``name``) of one service."""
 
     def __init__(self, name: str, models: Sequence[type[M]], handler: FactHandler[M], reader: Reader) -> None:
         self.name: Final = name
@@ -121,7 +121,7 @@ class Subscription(Generic[M]):
         """Make the consumer if it is missing, and fetch from it.
 
         Returns:
-            Whether the consumer was gone since the last start: facts may have been missed in between.
+            Whether the consumer was gone since the last start: events may have been missed in between.
 
         Raises:
             nats.errors.Error: NATS or JetStream did not answer, or refused.

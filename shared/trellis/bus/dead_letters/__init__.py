@@ -1,1 +1,1 @@
-"""Messages that were given up on: written, read, replayed."""
+"""Messages that were dead-lettered: written, read, replayed."""

@@ -57,7 +57,7 @@ class DeadLetters:
         """Yield the letters there are now, oldest first; without bodies unless these are asked for.
 
         Raises:
-            StreamError: there is no stream of dead letters, or it was made anew meanwhile.
+            StreamError: there is no stream of dead letters, or it was re-created in the meantime.
             BusUnavailable: NATS or JetStream did not answer.
         """
         start = Start(since=wanted.since) if wanted.since else EVERYTHING

@@ -1,8 +1,8 @@
 """Whether the bus can be used, may be, and stores what it is told: said to health, and to people once per outage.
 
-In: what the connection, the keeper and the publisher meet. Out: parts of the service's health, one warning an outage,
-an event that who publishes waits for. Called by ``trellis.bus``. Invariant: a part that does not work is not ready
-until it was seen to work, or nothing of it was refused for a minute.
+In: what the connection, the connection supervisor and the publisher meet. Out: parts of the service's health, one
+warning an outage, an event that who publishes waits for. Called by ``trellis.bus``. Invariant: a part that does not
+work is not ready until it was seen to work, or nothing of it was refused for a minute.
 """
 
 from __future__ import annotations

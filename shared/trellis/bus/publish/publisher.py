@@ -46,9 +46,9 @@ class Publisher:
         """Store one message and return its sequence; safe to call any number of times at once.
 
         Raises:
-            BusUnavailable: it was not stored within the budget (seconds), or the bus is away for longer than that
+            BusUnavailable: it was not stored within the budget (seconds), or NATS is unreachable for longer than that
                 already; it may still be stored later, once.
-            NotAllowed: this user may not say it, until a person lets it; at once.
+            NotAllowed: this user may not say it, until a user lets it; at once.
             FactRefused: it never will be.
         """
         last = self.availability.why

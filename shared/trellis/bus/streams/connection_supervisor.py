@@ -1,6 +1,6 @@
 """Keeps the bus as it should be: connected, streams there, consumers of this life of the stream running.
 
-In: connection, limits, subscriptions. Out: repaired state, and word when facts may have been missed.
+In: connection, limits, subscriptions. Out: repaired state, and word when events may have been missed.
 Called by ``trellis.bus.bus``. Invariants: nothing an outage does ends the keeping; nothing fetches where there is
 nothing to fetch from (FastStream's loop would ask without a pause); old acknowledgements die with their stream.
 """
@@ -54,7 +54,7 @@ async def _see_to_permissions(broker: NatsBroker, within: int) -> None:
 
 
 class ConnectionSupervisor:
-    """``missed`` is called when facts may have gone unheard: the service then lists everything."""
+    """``missed`` is called when events may have gone unheard: the service then lists everything."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class ConnectionSupervisor:
         self._settling = asyncio.Lock()
 
     def stored(self, sequence: int) -> None:
-        """Note that the stream of facts has a message of this sequence."""
+        """Note that the stream of events has a message of this sequence."""
         if self._epoch is not None:
             self._epoch.saw(sequence)
 
@@ -129,7 +129,7 @@ class ConnectionSupervisor:
         self._missed = not all(subscription.running for subscription in self.subscriptions)
 
     async def stop(self) -> None:
-        """Consume no more and give back what is held. Waits for no look under way: its server may be frozen."""
+        """Consume no more and give back what is held. Waits for no look in progress: its server may be frozen."""
         self._consuming = False
         self._answer_no_more()
         await self._pause()
@@ -190,7 +190,7 @@ class ConnectionSupervisor:
             self._availability.lost(repr(error))
 
     async def _see_to_streams(self, broker: NatsBroker) -> bool:
-        """Return whether the facts' stream is another than the one known before."""
+        """Return whether the events' stream is another than the one known before."""
         if self._watched is not broker:
             for subject in ADVISORIES:
                 await client_of(broker).subscribe(subject, cb=self._advised)
@@ -220,12 +220,12 @@ class ConnectionSupervisor:
             await self._claim.hold(jetstream_of(broker))
         except ClusterTaken:
             if self._epoch is not None:
-                # The other cluster reads with a durable of the same name: what is in work here is its own there.
+                # The other cluster reads with a durable of the same name: what is in progress here is its own there.
                 self._epoch.over = True
             raise
 
     async def _see_to_subscriptions(self, broker: NatsBroker) -> bool:
-        """Return whether a consumer had to be made anew, so that facts may have been missed."""
+        """Return whether a consumer had to be re-created, so that events may have been missed."""
         renewed = False
         for subscription in self.subscriptions:
             if not self._consuming or self._epoch is None:

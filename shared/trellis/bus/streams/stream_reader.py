@@ -1,9 +1,9 @@
 """Reads what is stored in a stream, in order: the past and, if wanted, what comes.
 
-In: a client, a stream, where to begin. Out: messages as they are stored. Called by ``trellis.bus.streams.tail`` (facts)
-and ``trellis.bus.dead_letters.store``. Invariants: it changes nothing and acknowledges nothing; its consumer is taken
-away at the end, or vanishes by itself; after an outage it goes on where it was, and never takes a stream that was made
-anew for the former one.
+In: a client, a stream, where to begin. Out: messages as they are stored. Called by ``trellis.bus.streams.tail``
+(events) and ``trellis.bus.dead_letters.store``. Invariants: it changes nothing and acknowledges nothing; its consumer
+is taken away at the end, or vanishes by itself; after an outage it goes on where it was, and never takes a stream that
+was made again for the former one.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class StreamReader:
     """Last sequence of the stream when the reading began."""
 
     async def follow(self) -> AsyncGenerator[Stored | None, None]:
-        """Yield messages for ever, over outages and lives of the stream; None whenever there is no more for now.
+        """Yield messages forever, over outages and lives of the stream; None whenever there is no more for now.
 
         Raises:
             StreamError: the NATS user may not read the stream.
@@ -107,7 +107,7 @@ class StreamReader:
         """Yield the messages there were when the reading began; outages within ``patience`` are waited out.
 
         Raises:
-            StreamError: there is no such stream, it may not be read, or it was made anew meanwhile.
+            StreamError: there is no such stream, it may not be read, or it was re-created in the meantime.
             BusUnavailable: NATS or JetStream did not answer.
         """
         failing_since: float | None = None
@@ -145,7 +145,7 @@ class StreamReader:
                 try:
                     fetched = await fetch(subscription, self.batch, self.timings.fetch)
                 except nats.errors.TimeoutError:
-                    # Raises if the server was restarted, or the stream made anew.
+                    # Raises if the server was restarted, or the stream re-created.
                     left = _left(await subscription.consumer_info(), received)
                     silences = silences + 1 if left else 0
                     if silences > _SILENCES:

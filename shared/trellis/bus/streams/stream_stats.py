@@ -1,4 +1,4 @@
-"""How much each stream holds, for people.
+"""How much each stream holds, for users.
 
 In: the address. Out: a line a stream of the subject table. Called by the command line. Changes nothing, tries once.
 """

@@ -1,10 +1,10 @@
-"""The streams: made where they are missing, and told apart when they are made anew.
+"""The streams: made where they are missing, and told apart when they are re-created.
 
-In: JetStream. Out: the streams of the subject table, and the epoch of the facts' stream. Called by ``trellis.bus.bus``.
-Invariants: limits and copies that a person changed are left alone; a stream that does not take our subjects is
-refused, not changed. Two streams of one name are told apart by their creation time. A stream that we make counts its
-messages from that time on, in microseconds, so that no sequence of one life is ever one of the next: a late
-acknowledgement of a message that is gone reaches nobody (ADR 0012).
+In: JetStream. Out: the streams of the subject table, and the epoch of the events' stream. Called by
+``trellis.bus.bus``. Invariants: limits and copies that a user changed are left alone; a stream that does not take our
+subjects is refused, not changed. Two streams of one name are distinguished by their creation time. A stream that we
+make counts its messages from that time on, in microseconds, so that no sequence of one life is ever one of the next: a
+late acknowledgement of a message that is gone reaches nobody (ADR 0012).
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ DEFAULT_LIMITS: Final[Mapping[str, StreamLimits]] = {
 
 @dataclass(eq=False, slots=True)
 class Epoch:
-    """One life of the facts' stream. ``over`` once it is gone: acknowledgements of it are dropped."""
+    """One life of the events' stream. ``over`` once it is gone: acknowledgements of it are dropped."""
 
     created: int
     """Creation time of the stream in microseconds since 1970."""
     distinct: bool = True
-    """Whether the stream's sequences are of this life alone; those of a stream made by hand begin at 1 each time."""
+    """Whether the stream's sequences are of this life alone; those of a stream made manually begin at 1 each time."""
     last: int = 0
     """Highest sequence that was seen in it: a stream that ends before was restored from a backup."""
     restored: int = 0
@@ -93,11 +93,11 @@ def limits_with(replicas: int) -> dict[str, StreamLimits]:
 
 
 async def ensure_streams(jetstream: JetStreamContext, limits: Mapping[str, StreamLimits] = DEFAULT_LIMITS) -> Epoch:
-    """Make the streams that are missing and return the life of the facts' stream.
+    """Make the streams that are missing and return the life of the events' stream.
 
     Raises:
-        StreamError: a stream cannot be made, or does not take our subjects; a person has to act.
-        BusUnavailable: the facts' stream has no leader as far as the server that answered knows.
+        StreamError: a stream cannot be made, or does not take our subjects; a user has to act.
+        BusUnavailable: the events' stream has no leader as far as the server that answered knows.
         nats.errors.Error: NATS or JetStream did not answer.
     """
     infos = {
@@ -137,7 +137,7 @@ async def _ensure(jetstream: JetStreamContext, wanted: StreamConfig) -> StreamIn
 
 
 def _takes_nothing(config: StreamConfig) -> str | None:
-    """Return why a stream that a person changed stores no event, and what to do; None if it stores them."""
+    """Return why a stream that a user changed stores no event, and what to do; None if it stores them."""
     if config.sealed:
         return f"is sealed and accepts no messages: delete it, and Trellis re-creates it (nats stream rm {config.name})"
     if config.no_ack:

@@ -17,7 +17,7 @@ from trellis.limits.backoff import Backoff
 
 @dataclass(slots=True)
 class Flood:
-    """``why``: what was too much on the connection of now, for people; "" if nothing was."""
+    """``why``: what was too much on the connection of now, for users; "" if nothing was."""
 
     timings: FloodTimings = FloodTimings()
     why: str = ""

@@ -42,7 +42,7 @@ _MOST: Final = f"{MESSAGES_PER_SECOND:,.0f} messages and {BYTES_PER_SECOND / 2**
 class Hearing:
     """Subjects of one link. ``client``: the connection of now, None while there is none.
 
-    ``too_much`` is called with words for people when more is said than is heard; at least one message was left out.
+    ``too_much`` is called with words for users when more is said than is heard; at least one message was left out.
     """
 
     def __init__(self, too_much: Callable[[str], None]) -> None:
@@ -82,7 +82,7 @@ class Hearing:
         self._subscriptions.clear()
 
     def has(self, subscription: Subscription) -> bool:
-        """Say whether a subscription is one of these."""
+        """Return whether a subscription is one of these."""
         return any(one is subscription for one in self._subscriptions.values())
 
     async def _subscribe(self, client: UntrustedNatsClient, subject: str) -> None:

@@ -18,7 +18,7 @@ _LOCALHOST = "localhost"
 
 
 class AddressError(ValueError):
-    """A text that is no listen address; it says why, for people."""
+    """A text that is no listen address; it says why, for users."""
 
 
 class Family(StrEnum):

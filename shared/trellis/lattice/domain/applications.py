@@ -56,7 +56,7 @@ class Applications:
         return {name: one.application for name, one in self.known.items() if one.application is not None}
 
     def absent(self, name: str) -> bool:
-        """Say whether it is known that an application is not deployed; not knowing it is something else."""
+        """Return whether it is known that an application is not deployed; not knowing it is something else."""
         one = self.known.get(name)
         if name in self.wanted:
             return False

@@ -170,7 +170,7 @@ class Hosts:
 
 
 def is_late(said: str, newest: str, since: float, silence: float) -> bool:
-    """Say whether a host's word comes after a later one of it, ``since`` seconds ago.
+    """Return whether a host's word comes after a later one of it, ``since`` seconds ago.
 
     Not for longer than ``silence``, until it is silent: clocks are set back.
     """
@@ -180,7 +180,7 @@ def is_late(said: str, newest: str, since: float, silence: float) -> bool:
 def presence_of(heard: float | None, now: float, linked_since: float | None, silence: float) -> Presence:
     """Return what a time without a heartbeat means; ``heard`` is None for a host that was never heard.
 
-    It counts from when our link was there to hear one: what was missed while it was away proves nothing.
+    It counts from when our link was there to hear one: what was missed while it was unreachable proves nothing.
     """
     if linked_since is None:
         return Presence.UNKNOWN

@@ -1,7 +1,7 @@
 """What an application listens on, and on which hosts, as its OAM manifest says.
 
 Pure. In: a manifest. Out: application → ports → which hosts, without any type of wasmCloud's. Called by
-``trellis.lattice.domain.applications`` and whoever mirrors applications.
+``trellis.lattice.domain.applications`` and whoever reflects applications.
 Rule: a capability listens where its configuration says so, if it is the source of a link for ``wasi:http``'s
 incoming-handler: any link in any order of traits, any image, any scaler, also a built-in of the host; what speaks
 something else is named by an annotation of the application. Invariant: garbage raises ``ManifestError``, nothing else.
@@ -63,7 +63,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """Why something that listens cannot be reached: a reason in CamelCase, and a sentence for people."""
+    """Why something that listens cannot be reached: a reason in CamelCase, and a sentence for users."""
 
     component: str
     reason: str

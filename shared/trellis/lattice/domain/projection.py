@@ -28,7 +28,7 @@ _TOOLS: Final = re.compile(
     r"(kubectl\.kubernetes\.io|(.*\.)?helm\.sh|(.*\.)?argoproj\.io|(.*\.)?fluxcd\.io|trellis\.dev)/"
 )
 _ASKED: Final = (names.ANNOTATION_SERVICE, names.SERVICE_LABEL_PREFIX, names.SERVICE_ANNOTATION_PREFIX)
-"""Annotations of ours that an application's author writes: who mirrors the application reads them from wadm."""
+"""Annotations of Trellis that an application's author writes: who mirrors the application reads them from wadm."""
 _HELM_LABEL: Final = ("app.kubernetes.io/managed-by", "Helm")
 _PART: Final = r"[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _LABEL: Final = re.compile(rf"({_PART}(\.{_PART})*/)?[A-Za-z0-9]([A-Za-z0-9._-]{{0,61}}[A-Za-z0-9])?")

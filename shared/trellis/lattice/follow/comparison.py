@@ -95,7 +95,7 @@ class Comparison:
         self._backoff = Backoff(self._timings.again, self._timings.every)
 
     def link_changed(self) -> None:
-        """The link may be another: then everything is asked anew."""
+        """The link may be another: then everything is asked again."""
         if self._link.since is not None and self._link.since != self._asked_on:
             self._configurations.invalidate_all()
             self._want()

@@ -2,9 +2,9 @@
 
 In: a link, a lattice's address. Out: events to whoever keeps them longer than the 70 s for which wadm does. Called by
 ``trellis.lattice.connection.lattices`` beside each watch. Invariants: an event is acknowledged once it was taken; a
-stream that was made anew is read from its beginning; a fetch lasts no longer than 5 s, so that none outlives its
-server; nobody waits for a lattice without wadm, or one that is away; a lattice that says ever more is read no faster
-than the bound.
+stream that was re-created is read from its beginning; a fetch lasts no longer than 5 s, so that none outlives its
+server; nobody waits for a lattice without wadm, or one that is unreachable; a lattice that says ever more is read no
+faster than the bound.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Forwarder:
                     lag.seen(left)
                     await self._slow_down(messages)
                 if not messages or time.monotonic() - looked > self.timings.look:
-                    # Raises if the stream was made anew: a fetch of a consumer that is gone would be silent.
+                    # Raises if the stream was re-created: a fetch of a consumer that is gone would be silent.
                     looked, info = time.monotonic(), await jetstream.consumer_info(stream, self.name)
                     lag.seen((info.num_pending or 0) + (info.num_ack_pending or 0))
         finally:
@@ -180,7 +180,7 @@ class Forwarder:
             await message.ack()
 
     async def _slow_down(self, messages: list[Msg]) -> None:
-        """Wait until what was handed on may be; all of it is acknowledged, so nothing comes again meanwhile."""
+        """Wait until what was handed on may be; all of it is acknowledged, so nothing comes again in the meantime."""
         size = sum(len(message.data) for message in messages)
         bounds = (self._events, len(messages), EVENTS_AT_ONCE), (self._bytes, size, BYTES_AT_ONCE)
         for bucket, tokens, most in bounds:

@@ -207,11 +207,11 @@ def _now() -> float:
 
 
 def _owner_of(entry: RawStreamMsg | None) -> str:
-    """Return whose claim an entry is, "" if it is nobody's: there is none, or a person deleted it."""
+    """Return whose claim an entry is, "" if it is nobody's: there is none, or a user deleted it."""
     if entry is None or not entry.data:
         return ""
     try:
         found = orjson.loads(entry.data)["cluster"]
     except (orjson.JSONDecodeError, KeyError, TypeError):
-        return entry.data.decode(errors="replace")[:60]  # written by hand: somebody wants the lattice kept
+        return entry.data.decode(errors="replace")[:60]  # written manually: somebody wants the lattice kept
     return str(found)

@@ -2,7 +2,7 @@
 
 In: a link and a lattice's name. Out: the applications of now, and word of every change. Called by
 ``trellis.lattice.connection.lattices``. Invariants: wadm is asked for its list at the start, on each new connection,
-and where events leave a doubt; nothing is forgotten because a link broke or wadm is away.
+and where events leave a doubt; nothing is forgotten because a link broke or wadm is unreachable.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from trellis.lattice.timings import LatticeTimings
 
 
 class ModelWatch:
-    """``changed`` is called, in the event loop, when the applications, or why wadm is away, are others."""
+    """``changed`` is called, in the event loop, when the applications, or why wadm is unreachable, are others."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ModelWatch:
 
     @property
     def why(self) -> str:
-        """Why wadm does not answer, for people; "" if it does."""
+        """Why wadm does not answer, for users; "" if it does."""
         return self._wadm.why
 
     def models(self) -> tuple[Model, ...] | None:

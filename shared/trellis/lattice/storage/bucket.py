@@ -3,7 +3,7 @@
 In: a link, the portions of lattices. Out: entries for each. Run beside each link by services that keep applications,
 joined by ``lattice_store``. Invariants: a consumer has a name that nobody else has, and vanishes a minute after its
 last fetch; a fetch lasts 5 s at most and ends with its connection; a message that was missed, a bucket that was made
-anew, a lattice that joins, and every ten minutes mean to read all of it again; nothing is forgotten before that was
+again, a lattice that joins, and every ten minutes mean to read all of it again; nothing is forgotten before that was
 read to its end (ADR 0045); an entry costs only the lattices whose key it can be (ADR 0077); of a lattice that has too
 much nothing is known, and it joins again in a while.
 """
@@ -145,7 +145,7 @@ class Bucket:
         name = f"{self._name}-{secrets.token_hex(4)}"
         await jetstream.add_consumer(STREAM_MODELS, _config(name, self._timings.inactive))
         stream = await jetstream.stream_info(STREAM_MODELS)
-        # If the stream was made anew between the two, its consumer is none of it, and this says so.
+        # If the stream was re-created between the two, its consumer is none of it, and this says so.
         pending = (await jetstream.consumer_info(STREAM_MODELS, name)).num_pending or 0
         subscription = await jetstream.pull_subscribe_bind(name, STREAM_MODELS)
         try:
@@ -185,7 +185,7 @@ class Bucket:
             if not messages:
                 if taken < delivered:  # what the server had sent before this fetch would be here
                     raise MissedError("a message of wadm's storage was missed")
-                # Raises if the stream was made anew: a fetch of a consumer that is gone would be silent.
+                # Raises if the stream was re-created: a fetch of a consumer that is gone would be silent.
                 info = await jetstream.consumer_info(STREAM_MODELS, name)
                 delivered = info.delivered.consumer_seq if info.delivered is not None else 0
                 pending = (info.num_pending or 0) + max(0, delivered - taken)

@@ -42,7 +42,7 @@ class Portion:
         self.stored: Final = Stored(self.key)
         self.unreadable: Final = asyncio.Event()
         self.why = "wadm storage not read yet"
-        """Why it is not read now, for people; "" if it is."""
+        """Why it is not read now, for users; "" if it is."""
         self._lattice = address.name
         self._link = link
         self._changed = changed

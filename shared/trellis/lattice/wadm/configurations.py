@@ -48,13 +48,13 @@ class NamedConfigurations:
         self._doubted: set[str] = set()
 
     def invalidate(self, name: str) -> bool:
-        """Read one anew when it is needed next; return whether anybody needed it yet."""
+        """Read one again when it is needed next; return whether anybody needed it yet."""
         if name in self.known:
             self._doubted.add(name)
         return name in self.known
 
     def invalidate_all(self) -> None:
-        """Read every one anew when it is needed next."""
+        """Read every one again when it is needed next."""
         self._doubted |= self.known.keys()
 
     def keep(self, names: Collection[str]) -> None:

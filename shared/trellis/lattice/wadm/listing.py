@@ -31,7 +31,7 @@ Manifest = Mapping[str, Any]
 
 
 class Listing:
-    """``why`` is why wadm does not tell, for people; "" if it does."""
+    """``why`` is why wadm does not tell, for users; "" if it does."""
 
     def __init__(self, wadm: Wadm, link: Link, statuses: Statuses, timings: ListingTimings = ListingTimings()) -> None:
         self._timings = timings
@@ -141,7 +141,7 @@ class Listing:
         return {} if found is None else dict(found.versions)
 
     async def _get(self, name: str, known: Mapping[str, StoredManifest]) -> StoredModel | None:
-        """Return an application, None if it went away meanwhile."""
+        """Return an application, None if it went away in the meantime."""
         listed = await self._wadm.versions(name)
         if listed is None:
             return None
