@@ -1,8 +1,8 @@
-"""The bus of one service: publish events, hear events, survive whatever NATS does.
+"""The NATS connection of one service: publishes and receives events, and survives outages of NATS.
 
-In: events and handlers of a service. Out: messages on JetStream, calls of the handlers. Called by each ``app``.
-Invariants: an outage is waited out, never raised, but by ``publish``; a stream that is gone or was re-created is
-noticed within seconds, its messages in flight are dropped, and the service is told to list everything.
+In: events and handlers of a service. Out: messages in JetStream, calls of the handlers. Called by each ``app``.
+Invariants: an outage is waited out and never raised, except by ``publish``; a missing or re-created stream is detected
+within seconds, its messages in flight are dropped, and the service does a full resync.
 """
 
 from __future__ import annotations

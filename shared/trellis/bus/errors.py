@@ -1,6 +1,6 @@
-"""What can go wrong with the bus, as a message for users.
+"""Errors of the bus, with messages for users.
 
-Raised by ``trellis.bus`` only; callers catch these, never those of the NATS libraries.
+Raised by ``trellis.bus`` only. Callers catch these, never the errors of the NATS libraries.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How long the bus and what reads it wait; tests pass shorter times.
+"""Timings of the bus and of its readers; tests use shorter ones.
 
-Pure. Called by ``trellis.bus`` and by the makers of a bus or of a connection to it. Seconds; whole ones where the NATS
-client's own parameters are.
+Pure. Called by ``trellis.bus`` and by everything that creates a bus or a connection to it. In seconds; whole seconds
+where the parameters of the NATS client are.
 """
 
 from __future__ import annotations

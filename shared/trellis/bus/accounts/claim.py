@@ -1,9 +1,9 @@
-"""A cluster's claim to its name on the bus: two clusters under one name would hear and say each other's events.
+"""The claim of a cluster to its name: two clusters of one name would receive each other's events.
 
-In: JetStream, the name, kube-system's uid. Out: nothing, or ``ClusterTaken``. Called by
-``trellis.bus.streams.connection_supervisor`` before the bus is used, and at each of its looks.
-Invariants: a claim is made only where there is none, by compare-and-swap; it is refreshed three times within its
-lifetime and ends by itself; what another uid holds is never touched (ADR 0013).
+In: JetStream, the name, the UID of kube-system. Out: nothing, or ``ClusterTaken``. Called by
+``trellis.bus.streams.connection_supervisor`` before the bus is used, and at each check. Invariants: a claim is created
+only if there is none, by compare-and-swap; it is refreshed three times within its lifetime and expires by itself; a
+claim of another UID is never changed (ADR 0013).
 """
 
 from __future__ import annotations

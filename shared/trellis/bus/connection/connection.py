@@ -1,8 +1,8 @@
-"""The connection to NATS: there, away, back.
+"""The connection to NATS with its state: connected, lost, restored.
 
-In: the address. Out: FastStream's broker with a connected client, and word of every change. Called by
-``trellis.bus.bus``. Invariants: it is tried forever, with full jitter, 0.5 to 10 s apart at most; an outage costs one
-warning, not one an attempt.
+In: the address. Out: the broker of FastStream with a connected client, and a notification of each change. Called by
+``trellis.bus.bus``. Invariants: reconnects never stop, with full jitter, at most 0.5 to 10 s apart; an outage logs one
+warning, not one per attempt.
 """
 
 from __future__ import annotations

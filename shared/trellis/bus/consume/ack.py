@@ -1,8 +1,7 @@
 """The acknowledgement of one delivered message.
 
-Made by the subscriber, given by the keyed queue after the run that covered the message.
-Invariant: an acknowledgement of a stream that is gone reaches nobody: in its successor the same sequence number is
-another message.
+Created by the subscriber, sent by the keyed queue after the run that covered the message. Invariant: an acknowledgement
+for a deleted stream has no effect: in a re-created stream the same sequence number is another message.
 """
 
 from __future__ import annotations

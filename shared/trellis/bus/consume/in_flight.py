@@ -1,11 +1,10 @@
-"""Which messages a reader holds, and how many of their deliveries ended for nothing.
+"""Tracks the messages that a reader holds, and their failed deliveries.
 
-In: acknowledgements that were handed over, dropped, given. Out: what is still in progress, and what counts against a
-message. Called by ``subscriber``. No IO.
-Invariant: only what a message did to its readers counts against it: deliveries somebody here let drop, and, of those
-nobody here saw, as many as readers before this one crashed in a row. What is held is in progress, however often it is
-delivered, and what was given back in order, or lost on the way, is nobody's failure. The server's own count of
-deliveries cannot tell these apart.
+In: acknowledgements handed over, dropped or sent. Out: messages in progress, and the failures of each message. Called
+by ``subscriber``. No IO. Invariant: only failures caused by a message count against it: deliveries that this process
+dropped, and one per crash of consecutive earlier readers. A held message is in progress however often it is
+redelivered; a message that was returned in order or lost is not a failure. The delivery count of the server does not
+distinguish these cases.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Events as messages and back: envelope, headers, and what is wrong with a message that cannot be read.
+"""Converts events to messages and back: envelope, headers, and the reasons why a message is invalid.
 
 Pure. In: an event, or the body of a message. Out: body and headers, or the event. Called by publisher and subscriber.
-Invariant: what cannot be read is distinguished by why (dead letters are listed by reason), and never raises anything
-else.
+Invariant: invalid messages raise one error with a reason (dead letters are listed by reason), and never any other
+error.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""A queue of keys: each key is worked on by one run at a time, different keys in parallel, failures are retried.
+"""A queue of keys: at most one run per key, different keys in parallel, failures with retries.
 
-In: keys, each with the acknowledgement of the message that named it. Out: runs, and acknowledgements of what is done.
-Called by handlers, informers and timers of a service. It knows nothing of NATS or Kubernetes.
-Invariants, as in client-go's workqueue: a key added while it runs runs again, unless that run then looks again itself
-(``take_back``); a key is never in two runs; nothing that was added is forgotten. A message is acknowledged only after a
-run of its key that started after the message came, or after a watch had shown what it says (``cover``). Failing keys,
-however many, do not hold up healthy ones: see ``lanes``.
+In: keys, each with the acknowledgement of the message that named it. Out: runs, and acknowledgements of completed work.
+Called by handlers, informers and timers of a service. Independent of NATS and Kubernetes.
+
+Invariants, as in the workqueue of client-go: a key that is added during its run runs again, unless that run reads the
+new state itself (``take_back``); a key is never in two runs; no added key is lost. A message is acknowledged only after
+a run of its key that started after the message arrived, or after a watch delivered its content (``cover``). Failing
+keys do not delay healthy ones: see ``lanes``.
 """
 
 from __future__ import annotations

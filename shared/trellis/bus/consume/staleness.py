@@ -1,9 +1,9 @@
-"""Does a consumer hear: its staleness for Prometheus, its deafness for the connection supervisor and for the kubelet.
+"""Measures the staleness of a consumer, for Prometheus, the connection supervisor and the liveness probe.
 
-In: each sign of progress. Out: seconds without any, and verdicts. Called by ``fetching``, ``subscriber``, ``keeper``.
-Invariants: a consumer that has nothing to hear is not deaf, if its loop goes round; one that is deaf is re-created
-first, and asks for a restart of the process only if that did not help for a minute in which the server answered; in an
-outage it never does.
+In: each sign of progress. Out: seconds without progress, and verdicts. Called by ``pull_subscription``, ``subscriber``
+and ``connection_supervisor``. Invariants: a consumer without messages is not stalled while its loop runs; a stalled
+consumer is re-created first, and liveness fails only if that does not help for a minute in which the server answers; an
+outage never fails liveness.
 """
 
 from __future__ import annotations

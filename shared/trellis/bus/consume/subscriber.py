@@ -1,8 +1,8 @@
-"""One subscription: a durable consumer, its messages read, handed over, or dead-lettered.
+"""A subscription: a durable consumer whose messages are parsed, handed over, or dead-lettered.
 
-In: messages of the events' stream. Out: ``Received`` for the service's handler, dead letters for what cannot be read.
+In: messages of the event stream. Out: ``Received`` for the handler of the service, dead letters for invalid messages.
 Called by ``trellis.bus.streams.connection_supervisor``. Invariants: a message is acknowledged only after its work is
-done, or once its dead letter is stored; no exception reaches FastStream, which would drop the message without a word.
+done, or after its dead letter is stored; no exception reaches FastStream, which would drop the message silently.
 """
 
 from __future__ import annotations

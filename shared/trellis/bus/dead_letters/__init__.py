@@ -1,1 +1,1 @@
-"""Messages that were dead-lettered: written, read, replayed."""
+"""Dead letters: write, read, replay."""

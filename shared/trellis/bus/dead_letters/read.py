@@ -1,8 +1,8 @@
-"""Reads dead letters: the inverse of ``trellis.bus.dead_letters.write``, for every content of their stream.
+"""Parses dead letters: the inverse of ``trellis.bus.dead_letters.write``, for any content of their stream.
 
-Pure. In: a stored message. Out: the letter, what speaks against replaying it, and the message a replay publishes.
-Called by ``trellis.bus.dead_letters.store`` and the command line. Invariant: garbage, or a letter made manually, is a
-letter with gaps and never an error.
+Pure. In: a stored message. Out: the letter, the obstacles to a replay, and the message that a replay publishes. Called
+by ``trellis.bus.dead_letters.store`` and the command line. Invariant: invalid content yields an incomplete letter,
+never an error.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The stream of dead letters: read, and emptied by replaying.
+"""The stream of dead letters: list, replay, remove.
 
-In: the address, which letters. Out: letters; originals published again. Called by the command line.
-Invariant: a letter is removed only after the server has said that its original is stored; a crash in between repeats
-harmlessly, and another letter is never removed in its place.
+In: the address and a selection of letters. Out: letters; originals published again. Called by the command line.
+Invariant: a letter is removed only after the server confirmed that its original is stored. After a crash in between, a
+repeated replay is harmless, and no other letter is removed instead.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Dead letters: messages dead-lettered, kept with the cause and as they came.
+"""Creates dead letters: the original message with the reason of the failure.
 
-In: a delivered message and why it is dead-lettered. Out: subject, headers and body for the stream of dead letters.
-Pure; published by the subscriber, listed and replayed by the command line.
-Invariant: body and headers are the original's; only what NATS could not carry is cut off, and that is said.
+In: a delivered message and a reason. Out: subject, headers and body for the stream of dead letters. Pure; published by
+the subscriber, listed and replayed by the command line. Invariant: body and headers are those of the original; parts
+that NATS cannot carry are cut, and a header reports that.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Whether the bus can be used, may be, and stores what it is told: said to health, and to people once per outage.
+"""Reports the availability of NATS, of permissions and of streams to health, and logs each outage once.
 
-In: what the connection, the connection supervisor and the publisher meet. Out: parts of the service's health, one
-warning an outage, an event that who publishes waits for. Called by ``trellis.bus``. Invariant: a part that does not
-work is not ready until it was seen to work, or nothing of it was refused for a minute.
+In: observations of the connection, the connection supervisor and the publisher. Out: parts of the health of the
+service, one warning per outage, an event that publishers wait for. Called by ``trellis.bus``. Invariant: a failed part
+is not ready until it was seen to work, or until nothing of it was rejected for a minute.
 """
 
 from __future__ import annotations

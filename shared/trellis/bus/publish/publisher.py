@@ -1,7 +1,7 @@
-"""Publishing through JetStream: a message is published when the server has stored it.
+"""Publishes to JetStream: a message is published when the server has stored it.
 
-In: subject, body, headers. Out: the server's acknowledgement, or why there is none. Called by ``trellis.bus.bus``.
-Invariant: every message carries a Nats-Msg-Id, so sending it again after a lost answer stores it once.
+In: subject, body, headers. Out: the acknowledgement of the server, or an error. Called by ``trellis.bus.bus``.
+Invariant: every message has a Nats-Msg-Id, so a repeated send after a lost answer is stored once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Keeps the bus as it should be: connected, streams there, consumers of this life of the stream running.
+"""Supervises the NATS connection: connected, streams exist, consumers of the current stream run.
 
-In: connection, limits, subscriptions. Out: repaired state, and word when events may have been missed.
-Called by ``trellis.bus.bus``. Invariants: nothing an outage does ends the keeping; nothing fetches where there is
-nothing to fetch from (FastStream's loop would ask without a pause); old acknowledgements die with their stream.
+In: connection, limits, subscriptions. Out: repaired state, and a notification when events may have been missed. Called
+by ``trellis.bus.bus``. Invariants: no outage ends the supervision; no consumer fetches while there is nothing to fetch
+from (the loop of FastStream would request without a pause); acknowledgements for a former stream are dropped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What was said before: the last event on each subject, in the order they were said.
+"""Reads the last event on each subject, in the order of publication.
 
-In: JetStream and the models asked for. Out: events. Called by ``trellis.bus.bus`` for services that remember through
-the bus what they said. Invariant: what cannot be read is left out; events are hints, never the truth.
+In: JetStream and the requested models. Out: events. Called by ``trellis.bus.bus`` for services that restore their
+published events from the stream. Invariant: invalid messages are skipped; events are hints, not the source of truth.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Reads what is stored in a stream, in order: the past and, if wanted, what comes.
+"""Reads the messages of a stream in order: the stored ones and, on request, new ones.
 
-In: a client, a stream, where to begin. Out: messages as they are stored. Called by ``trellis.bus.streams.tail``
-(events) and ``trellis.bus.dead_letters.store``. Invariants: it changes nothing and acknowledges nothing; its consumer
-is taken away at the end, or vanishes by itself; after an outage it goes on where it was, and never takes a stream that
-was made again for the former one.
+In: a client, a stream, a start position. Out: messages as stored. Called by ``trellis.bus.streams.tail`` (events) and
+``trellis.bus.dead_letters.store``. Invariants: it changes nothing and acknowledges nothing; its consumer is deleted at
+the end, or expires; after an outage it continues at its position, and never in a re-created stream.
 """
 
 from __future__ import annotations

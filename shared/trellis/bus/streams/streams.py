@@ -1,10 +1,9 @@
-"""The streams: made where they are missing, and told apart when they are re-created.
+"""Creates missing streams, and detects re-created ones.
 
-In: JetStream. Out: the streams of the subject table, and the epoch of the events' stream. Called by
-``trellis.bus.bus``. Invariants: limits and copies that a user changed are left alone; a stream that does not take our
-subjects is refused, not changed. Two streams of one name are distinguished by their creation time. A stream that we
-make counts its messages from that time on, in microseconds, so that no sequence of one life is ever one of the next: a
-late acknowledgement of a message that is gone reaches nobody (ADR 0012).
+In: JetStream. Out: the streams of the subject table, and the epoch of the event stream. Called by ``trellis.bus.bus``.
+Invariants: limits and replicas changed by a user stay; a stream without the subjects of Trellis is rejected, not
+changed. Streams of the same name are distinguished by their creation time. A new stream starts its sequence at that
+time in microseconds, so no sequence repeats after a re-creation, and a late acknowledgement has no effect (ADR 0012).
 """
 
 from __future__ import annotations

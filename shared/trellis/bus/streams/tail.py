@@ -1,8 +1,8 @@
-"""Shows the events on a bus to people: the past in order, and what comes.
+"""Streams the events of the bus for users: stored ones in order, then new ones.
 
-In: the address and what to show. Out: events, in the order they were said. Called by the command line and by tests.
-Invariant: any message that stands in the stream is yielded, an event or not; a tail goes on after an outage where it
-was, or at the beginning of a stream that was re-created.
+In: the address and a selection. Out: events in the order of publication. Called by the command line and by tests.
+Invariant: every message of the stream is yielded, an event or not; after an outage a tail continues at its position, or
+at the start of a re-created stream.
 """
 
 from __future__ import annotations
