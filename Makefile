@@ -44,29 +44,19 @@ page: install ## Build the console's web page, for this checkout and for images 
 images: install ## Build both images, with SBOM and licences, into build/images (root, Linux)
 	@$(BIN)/trellis dev image --export build/images $(ARGS)
 
-<<<<<<< HEAD
-lint: install ## Check lint, types and import contracts
-=======
-lint: install ## Lint, types, import contracts, language
->>>>>>> l-vale
+lint: install ## Check lint, types, import contracts and language
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/mypy deploy/images/*.py
 	@PYTHONPATH=tools $(BIN)/lint-imports --no-cache
-<<<<<<< HEAD
+	@$(TOOL).language . # only the paths in .vale/clean.txt, until all texts are clean
 	@if $(HAS_NODE); then $(BIN)/trellis dev page --check; else echo "node or npm not found: the console's page is neither built nor checked" >&2; fi
 
-check: lint ## Run before each commit: lint, and the fast unit and contract tests
-=======
-	@$(TOOL).language . # only the paths in .vale/clean.txt, until all texts are clean
-	@if $(HAS_NODE); then $(BIN)/trellis dev page --check; else echo "no node here: the console's page is neither built nor checked" >&2; fi
-
-language: install ## Vale over the texts in .vale/clean.txt; ARGS="PATH … --area AREA": over others, ARGS=--counts: number of findings
+language: install ## Check texts with Vale, those in .vale/clean.txt; others: ARGS="PATH … --area AREA", counts: ARGS=--counts
 	@$(TOOL).language . $(ARGS)
 
-check: lint ## Before each commit: lint, and the unit and contract tests that are quick
->>>>>>> l-vale
+check: lint ## Run before each commit: lint, and the fast unit and contract tests
 	@$(BIN)/python tests/units.py --quick
 
 audit: install ## Report known vulnerabilities of locked packages; needs PyPI, not a mirror without its vulnerability data

@@ -17,7 +17,7 @@ from typing import Final
 
 from machine import describe
 from provisioner.domain.fleet import Fleet
-from provisioner.domain.plan import World, plan
+from provisioner.domain.plan import FleetSnapshot, plan
 from provisioner.domain.shim_nodes import Member, member_of
 from trellis.provisioning.attempts import Retries, ShimLimits
 from trellis.provisioning.int_or_percent import CountOrPercent
@@ -80,7 +80,7 @@ class Cluster:
         """Plan after a change of the new node."""
         self.fleet.take("new")
         looked_at, resting = self.fleet.look_at({**self.jobs, **self.entries})
-        world = World(
+        world = FleetSnapshot(
             tuple(node for node, _ in looked_at),
             {node.uid: found for node, found in looked_at if found is not None},
             self.jobs,

@@ -18,8 +18,8 @@ from application_manager.domain.placement import Key
 from application_manager.following import Following
 from application_manager.freshness import TellGroups
 from application_manager.gather import Gather
-from application_manager.metrics import Measures
-from application_manager.permissions import remedy, words
+from application_manager.metrics import ApplicationMetrics
+from application_manager.permissions import describe_error, remedy
 from application_manager.recall import recall
 from application_manager.reconciler import Reconciler
 from application_manager.settings import Settings
@@ -58,7 +58,7 @@ def create_app(
         namespaces={settings.namespace: {}},
         kube=kube,
         bus=bus,
-        words=words,
+        describe_error=describe_error,
     )
 
 
@@ -95,12 +95,12 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     )
     effects = Effects(kube, recorder, cache, watches.applications, tombstones, breaker, timings)
     rights = MissingPermissions(base.health, remedy)
-    measures = Measures(telemetry.metrics, cache, timings)
+    metrics = ApplicationMetrics(telemetry.metrics, cache, timings)
     reconciler = Reconciler(gather, cache, effects, base.bus, TraceSpans(telemetry), rights, timings)
 
     async def follow(mark: str, address: LatticeAddress | None) -> None:
         await cache.following.follow(mark, address)
-        measures.follow(mark, address)
+        metrics.follow(mark, address)
         applications_changed(mark, None)  # its groups may be others
 
     def noted_lattice(mark: str) -> AbstractContextManager[None]:
@@ -123,7 +123,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         prepare=partial(recall, cache.published, base.bus),
         background=[
             cache.following.run,
-            measures.run,
+            metrics.run,
             breaker.run,
             refused.run,
             refused_lattices.run,

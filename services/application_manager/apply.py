@@ -94,7 +94,7 @@ class Effects:
             KubeError: a write was refused or not answered; what follows it was not done.
             LinkAwayError: wadm does not answer.
             WadmRefusedError: wadm says no.
-            Outdated: something changed meanwhile.
+            Outdated: something changed in the meantime.
             NotTaken: the API server changed a manifest.
         """
         for action in actions:
@@ -165,7 +165,7 @@ class Effects:
         await self.tombstones.bury(Tombstone(lattice, view.application, base.bucket, revision))
         message = f"{reason}: wadm's lattice {lattice} keeps application {view.application}; remove it there with wash"
         await self.event(view, "FinalizerRemoved", message)
-        _log.warning("an Application was let go", application=view.key, lattice=lattice, reason=reason)
+        _log.warning("Application finalizer removed without wadm", application=view.key, lattice=lattice, reason=reason)
 
     async def _finalizers(self, view: ApplicationView, wanted: list[str]) -> Manifest:
         metadata = {"uid": view.uid, "resourceVersion": view.resource_version, "finalizers": wanted}
@@ -187,7 +187,7 @@ class Effects:
         elif self.cache.following.ours(snapshot.key.mark) and action.said.reason is Reason.DELETED:
             await self._delete_for_sure(snapshot)
         await self._without_finalizer(view)
-        _log.info("Application let go", application=view.key, reason=action.said.reason.value)
+        _log.info("Application finalizer removed", application=view.key, reason=action.said.reason.value)
 
     async def _delete_for_sure(self, snapshot: Snapshot) -> None:
         """Let wadm delete what it may have been given since its storage was read: nobody would do so afterwards.
@@ -213,14 +213,14 @@ class Effects:
             raise
 
     async def _delete(self, snapshot: Snapshot) -> None:
-        """Take the finalizer away, then delete: were it deleted first, wadm would lose what is put there meanwhile."""
+        """Remove the finalizer, then delete: in the other order wadm could lose a concurrent change."""
         view = _view(snapshot)
         written = await self._without_finalizer(view)
         if written is not None:
             version = written["metadata"]["resourceVersion"]
             with contextlib.suppress(NotFound):
                 await self.kube.delete(APPLICATIONS, view.name, view.namespace, uid=view.uid, resource_version=version)
-        _log.info("Application deleted, as it was in wadm", application=view.key)
+        _log.info("Application deleted after its deletion in wadm", application=view.key)
 
     async def _create(self, snapshot: Snapshot, version: str) -> None:
         held = _held(snapshot, version)
@@ -232,7 +232,7 @@ class Effects:
             field_manager=names.FIELD_MANAGER_WADM,
         )
         self.applications.wrote(made, None)
-        _log.info("Application made, as it is in wadm", application=f"{snapshot.home}/{name}", version=version)
+        _log.info("Application created from wadm", application=f"{snapshot.home}/{name}", version=version)
 
     def _free_name(self, snapshot: Snapshot) -> str:
         """Return the name for a new object: the second one if another application has the first."""
@@ -256,7 +256,7 @@ class Effects:
         self.applications.wrote(written, view)
         if read_manifest(written).digest != held.digest:
             raise NotTaken(f"Kubernetes makes something else of wadm's version {version} of {view.application}")
-        _log.info("Application changed, as it was in wadm", application=view.key, version=version)
+        _log.info("Application updated from wadm", application=view.key, version=version)
 
     async def _read(self, view: ApplicationView) -> Manifest:
         """Return the object as it is in the view, with its manifest."""
@@ -289,7 +289,9 @@ class Effects:
                 await wadm.delete(key.name)
         until = time.monotonic() + self.timings.awaited
         self.cache.advance(key, lambda progress: progress.acknowledged(action, until))
-        _log.info("wadm was asked", application=str(key), action=type(action).__name__, reason=action.said.reason.value)
+        _log.info(
+            "wadm request sent", application=str(key), action=type(action).__name__, reason=action.said.reason.value
+        )
         if isinstance(action, Put) and action.said.reason is Reason.RESTORED:  # for the user who deleted it with wash
             await self.event(_view(snapshot), Reason.RESTORED.value, f"put again: {action.said.message}")
 
@@ -305,7 +307,7 @@ class Effects:
     def _wadm(self, snapshot: Snapshot) -> Wadm:
         mark = snapshot.key.mark
         if not self.cache.following.ours(mark):
-            raise Outdated  # another cluster took the lattice meanwhile
+            raise Outdated  # another cluster took the lattice in the meantime
         wadm = self.cache.following.wadm(mark)
         if wadm is None:
             raise LinkAwayError(f"lattice {name_of(mark)} is not followed yet")

@@ -1,6 +1,6 @@
 """The span of what wadm is asked to do: its answer is all that is seen of it, wadm follows no trace.
 
-In: an action. Out: a span, the current one meanwhile. Called by ``apply``.
+In: an action. Out: a span, the current one in the meantime. Called by ``apply``.
 """
 
 from __future__ import annotations

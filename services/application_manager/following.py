@@ -1,7 +1,7 @@
-"""Follows the lattices of groups of hosts: what wadm has of their applications.
+"""Follows the lattices of host groups: what wadm has of their applications.
 
 In: which lattice is where. Out: a store and a client of wadm for each, and word of what is new. Called by ``gather``,
-``apply`` and ``app``. Invariants: nobody waits for a lattice; what was known of one that is away stays.
+``apply`` and ``app``. Invariants: nobody waits for a lattice; what was known of one that is unreachable stays.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Following:
         return None if found is None else found.store.wadm
 
     def linked(self, mark: str) -> bool:
-        """Whether there is a connection to a lattice's NATS."""
+        """Return whether there is a connection to a lattice's NATS."""
         view = self._lattices.view(mark) if mark in self._needs else None
         return view is not None and view.linked_since is not None
 
@@ -94,7 +94,7 @@ class Following:
         return None if found is None else found.claim.owner
 
     def ours(self, mark: str) -> bool:
-        """Whether this cluster may write to a lattice now; asked again before each write."""
+        """Return whether this cluster may write to a lattice now; asked again before each write."""
         found = self._of(mark)
         return found is not None and found.claim.ours
 

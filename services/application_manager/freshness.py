@@ -1,4 +1,4 @@
-"""Says on each group of hosts whether what is shown of its lattice's applications is as wadm has it, and since when.
+"""Says on each host group whether what is shown of its lattice's applications is as wadm has it, and since when.
 
 In: marks of lattices. Out: the condition ``ApplicationsSynced`` of groups. Called by ``app``, for a queue of its own.
 Invariants: host_manager's part of the status stays as it is; an outage of some seconds costs no write.

@@ -26,7 +26,7 @@ UNKNOWN: Final = "Unknown"
 PHASES: Final = (*get_args(Phase), UNKNOWN)
 
 
-class Measures(FollowedGauges[LatticeAddress]):
+class ApplicationMetrics(FollowedGauges[LatticeAddress]):
     """The gauges of one term."""
 
     def __init__(self, metrics: Metrics, cache: Cache, timings: Timings = Timings()) -> None:

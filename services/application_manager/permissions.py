@@ -14,7 +14,7 @@ from trellis.kube.resources import APPLICATIONS
 RIGHTS: Final = "deploy/rbac/application-manager.yaml"
 
 
-def words(error: KubeError) -> str:
+def describe_error(error: KubeError) -> str:
     """Say what an error means; an error that nothing here is known about says it itself."""
     right = missing_right(error)
     if right is not None:

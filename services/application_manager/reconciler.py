@@ -117,7 +117,7 @@ class Reconciler:
             return _soonest(wait, refused.again - time.monotonic())
         except (KubeError, NotTaken) as error:
             if snapshot.view is None and _is_nowhere(error):
-                _log.info("an application of wadm's cannot be shown", application=str(snapshot.key), reason=str(error))
+                _log.info("application of wadm cannot be reflected", application=str(snapshot.key), reason=str(error))
                 return self.timings.nowhere
             await self._refused_by_kubernetes(self._with_own_writes(snapshot), error)
             raise
@@ -126,7 +126,7 @@ class Reconciler:
     def _with_own_writes(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with the object as it is after what was written: its status is to be told of that one.
 
-        One whose spec changed meanwhile is left to the next run.
+        One whose spec changed in the meantime is left to the next run.
         """
         former = snapshot.view
         view = self.cache.applications.get(former.key) if former is not None else None
@@ -155,7 +155,7 @@ class Reconciler:
         refused = self.cache.advance(snapshot.key, lambda progress: progress.refused_as(*answer)).refused
         assert refused is not None  # it just was
         key = str(snapshot.key)
-        _log.warning("an application is refused", application=key, reason=refusal.value, message=str(error))
+        _log.warning("application rejected", application=key, reason=refusal.value, message=str(error))
         return refused
 
     async def _report(self, snapshot: Snapshot, decision: Decision) -> float | None:
@@ -225,7 +225,7 @@ def _identity(snapshot: Snapshot, view: ApplicationView) -> Identity:
 
 
 def _is_nowhere(error: Exception) -> bool:
-    """Say whether there is no place for an Application: its home is going, or the kind is not defined any more."""
+    """Return whether there is no place for an Application: its home is going, or the kind is not defined any more."""
     return isinstance(error, NotFound) or (isinstance(error, KubeError) and is_terminating(error))
 
 

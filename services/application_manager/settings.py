@@ -1,4 +1,4 @@
-"""What application_manager can be told; the only place that reads its environment."""
+"""Settings of application_manager from the environment. No other module of the service reads the environment."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Settings(ServiceSettings):
     service: ClassVar[str] = APPLICATION_MANAGER
 
     sources_interval: Annotated[Seconds, Field(gt=0)] = Field(
-        default=60.0, description="how often the Secrets that a group of hosts names are looked at for changes"
+        default=60.0, description="Interval of the checks for changes of the Secrets that host groups refer to."
     )
     remove_finalizers: bool = Field(
         default=False,
-        description="take the finalizer from every Application, and do nothing else: before the service is uninstalled",
+        description="Only remove the finalizers from all Applications, before the service is uninstalled.",
     )

@@ -36,7 +36,7 @@ class Tombstone:
         return names.short_hash(self.lattice, self.application)
 
     def text(self) -> str:
-        """Return it as JSON, for people too."""
+        """Return it as JSON, for users too."""
         fields = {"lattice": self.lattice, "application": self.application}
         return json.dumps(fields | {"bucket": self.bucket, "revision": self.revision})
 
@@ -51,7 +51,7 @@ class Tombstones:
     _read: bool = False
 
     async def holds(self, lattice: str, application: str, bucket: str, revision: int) -> bool:
-        """Say whether a model is what it was when its object was let go.
+        """Return whether a model is what it was when its object was let go.
 
         Raises:
             KubeError: the ConfigMap cannot be read.
@@ -105,7 +105,7 @@ class Tombstones:
 
 
 def _parsed(text: str) -> Tombstone | None:
-    """Return what stands in the ConfigMap; what a person broke there says nothing."""
+    """Return what stands in the ConfigMap; what a user broke there says nothing."""
     try:
         held: Any = read_json(text)
         return Tombstone(str(held["lattice"]), str(held["application"]), str(held["bucket"]), int(held["revision"]))

@@ -20,7 +20,7 @@ from controller_host.metrics import Gauges
 from controller_host.module.preparing import Preparing
 from controller_host.module.sources import Sources
 from controller_host.module.web import Web
-from controller_host.permissions import words
+from controller_host.permissions import describe_error
 from controller_host.report.reporting import Reporting
 from controller_host.scheduler.hosted import Hosted, Trouble
 from controller_host.scheduler.hosting import Hosting
@@ -87,7 +87,7 @@ def create_app(
         namespaces={settings.namespace: {}},
         kube=kube,
         bus=bus,
-        words=words,
+        describe_error=describe_error,
     )
 
 

@@ -16,7 +16,7 @@ _IMPERSONATE: Final = "impersonate"
 _ACCOUNT: Final = "system:serviceaccount:"
 
 
-def words(error: KubeError) -> str:
+def describe_error(error: KubeError) -> str:
     """Say what an error of the service's own calls means; one that nothing here is known about says it itself."""
     right = missing_right(error)
     return str(error) if right is None else lacking(right, f"give `kubectl apply -f {FILE}`")

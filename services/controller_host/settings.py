@@ -1,4 +1,4 @@
-"""What controller_host can be told; the only place that reads its environment."""
+"""Settings of controller_host from the environment. No other module of the service reads the environment."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _bytes(value: object) -> object:
 
 
 def _data_dir() -> Path:
-    """Return where such data belongs on this machine, for this user."""
+    """Return the default data directory for the current user."""
     if os.geteuid() == 0:
         return Path("/var/lib/trellis/controllers")
     return Path("~/.local/state/trellis/controllers").expanduser()
@@ -65,64 +65,67 @@ class Settings(ServiceSettings):
 
     controller_resources: Resources = Field(
         default=("v1/ConfigMap", "batch/v1/Job"),
-        description="kinds that controllers may watch, separated by commas: v1/ConfigMap,batch/v1/Job; the service's "
-        "own account has to be able to list and watch them in the whole cluster",
+        description="Kinds that controllers may watch, as <apiVersion>/<kind>, separated by commas. The service "
+        "account of the service needs to list and watch them in all namespaces.",
     )
     controller_threads: int = Field(
-        default=128, ge=1, le=1024, description="threads that controllers are called in: so many are called at once"
+        default=128,
+        ge=1,
+        le=1024,
+        description="Threads that call controllers, and so the maximum number of concurrent calls.",
     )
     controller_memory_budget: Bytes = Field(
         default=512 * 2**20,
-        description="memory of all controllers that are not suspended, 512Mi; beyond it those that were called longest "
-        "ago are put to disk. 0 is no limit",
+        description="Memory of all controllers that are not suspended. Above it, the least recently called controllers "
+        "are suspended to disk. 0: no limit.",
     )
-    controller_max_memory: Bytes = Field(
-        default=512 * 2**20, description="the most that `limits.memory` of a controller may say"
-    )
+    controller_max_memory: Bytes = Field(default=512 * 2**20, description="Maximum of `limits.memory` of a controller.")
     controller_max_cpu_per_call: Annotated[Seconds, Field(gt=0)] = Field(
-        default=30.0, description="the most that `limits.cpuPerCall` of a controller may say"
+        default=30.0, description="Maximum of `limits.cpuPerCall` of a controller."
     )
     controller_max_time_per_call: Annotated[Seconds, Field(gt=0)] = Field(
-        default=120.0, description="the most that `limits.timePerCall` of a controller may say"
+        default=120.0, description="Maximum of `limits.timePerCall` of a controller."
     )
     controller_max_calls_per_second: int = Field(
-        default=10_000, ge=1, description="the most that `limits.callsPerSecond` of a controller may say"
+        default=10_000, ge=1, description="Maximum of `limits.callsPerSecond` of a controller."
     )
     controller_max_host_calls_per_second: int = Field(
-        default=1000, ge=1, description="the most that `limits.hostCallsPerSecond` of a controller may say"
+        default=1000, ge=1, description="Maximum of `limits.hostCallsPerSecond` of a controller."
     )
     controller_pinned_per_namespace: Bytes = Field(
         default=256 * 2**20,
-        description="memory (`limits.memory`) of all controllers of a namespace whose `idle.policy` is Pinned; 0: none "
-        "may be",
+        description="Total `limits.memory` of the controllers of one namespace with `idle.policy: Pinned`. 0: none may "
+        "be pinned.",
     )
     controller_log_lines: int = Field(
         default=100,
         ge=1,
-        description="lines that a controller may log in a second, of 256 characters; more are counted, and left out",
+        description="Log lines per second of one controller, of 256 characters each. Further lines are dropped and "
+        "counted.",
     )
     controller_data_dir: Directory = Field(
         default_factory=_data_dir,
-        description="directory of what suspended controllers have in memory, and of compiled modules; it is made if it "
-        "does not exist, and nobody else may read it",
+        description="Directory of the snapshots of suspended controllers and of compiled modules. The service creates "
+        "it with access for its own user only.",
     )
     controller_modules_dir: Directory | None = Field(
-        default=None, description="directory that `module.path` and `module.pvc` of controllers are below"
+        default=None, description="Directory below which `module.path` and `module.pvc` of controllers are read."
     )
     controller_source_networks: Networks = Field(
         default=(),
-        description="networks that modules may be fetched from although they are not of the internet: 10.0.0.0/8",
+        description="Private networks, separated by commas, that modules may be downloaded from, e.g. 10.0.0.0/8.",
     )
     controller_compile_memory: Annotated[Bytes, Field(ge=2**28)] = Field(
         default=2 * 2**30,
-        description="memory that compiling one module may take, in a process of its own, two at most at a time; what "
-        "takes more is refused",
+        description="Memory limit for the compilation of one module. Each compilation has its own process, with at "
+        "most two at the same time. Modules that need more are rejected.",
     )
     controller_compile_cpu: Annotated[Seconds, Field(ge=1)] = Field(
-        default=120.0, description="processor time that compiling one module may take; what takes more is refused"
+        default=120.0,
+        description="CPU time limit for the compilation of one module. Modules that need more are rejected.",
     )
     sources_interval: Annotated[Seconds, Field(gt=0)] = Field(
         default=60.0,
-        description="how often ConfigMaps and Secrets that a controller refers to, and modules without a checksum, are "
-        "looked at for changes",
+        description="Interval of the checks for changes of the ConfigMaps and Secrets that controllers refer to, and "
+        "of modules without a checksum.",
     )

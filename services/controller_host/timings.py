@@ -33,7 +33,7 @@ class ReportTimings:
     bus_retry: float = 5.0
     """Before an event is published again that the bus did not take."""
     conflict: float = 0.5
-    """Before a status is written again that somebody else has changed meanwhile."""
+    """Before a status is written again that another writer has changed in the meantime."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class SourceTimings:
     most: float = 120.0
     """Which no fetch has more than; waiting for memory apart."""
     file: float = 60.0
-    """For a file: a volume that hangs is no reason to wait for ever."""
+    """For a file: a volume that hangs is no reason to wait forever."""
     end: float = 1.0
     """For what is being prepared to end with the term of leadership."""
 

@@ -1,4 +1,4 @@
-"""Runs groups of wasmCloud hosts: WasmCloudHostConfig becomes pods with a NATS leaf each, and what belongs to them.
+"""Runs host groups: WasmCloudHostConfig becomes pods with a NATS leaf each, and what belongs to them.
 
 Consumes: WasmCloudHostConfigs, their children and pods, the Secrets and ConfigMaps they name; ``secret.changed``.
 Emits: ``hosts.*``, ``host_pod.ready``, ``host_pod.gone``.

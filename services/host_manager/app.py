@@ -13,15 +13,15 @@ from host_manager.apply import Effects
 from host_manager.copying import Copying
 from host_manager.domain.pods import PodView
 from host_manager.domain.views import GroupView
-from host_manager.gather import Known
-from host_manager.handlers import CONSUMED, FollowSecrets, on_secret
+from host_manager.gather import Cache
+from host_manager.handlers import CONSUMED, SecretReconciler, on_secret
 from host_manager.leave import HOSTS, Leave, going_with
 from host_manager.listening import Listening
 from host_manager.permissions import Advice
-from host_manager.pod_reconciler import FollowPods
+from host_manager.pod_reconciler import PodReconciler
 from host_manager.pod_retries import PodRetries
 from host_manager.recall import recall
-from host_manager.reconciler import Reconcile
+from host_manager.reconciler import Reconciler
 from host_manager.settings import Settings
 from host_manager.timings import Timings
 from host_manager.watches import Enqueue, Watches
@@ -57,7 +57,7 @@ def create_app(
         kube=kube,
         bus=bus,
         confined=bool(settings.watch_namespaces),
-        words=Advice(settings).words,
+        describe_error=Advice(settings).describe_error,
     )
 
 
@@ -75,19 +75,19 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
             queue.add_after(key, timings.status_delay)
 
     listening = Listening(group_soon, Copying(bus, telemetry, base.cluster, timings).run, timings)
-    known = Known(kube, groups, pods, timings, listening=listening, retries=PodRetries(timings.refusals))
+    cache = Cache(kube, groups, pods, timings, listening=listening, retries=PodRetries(timings.refusals))
 
     def list_all() -> None:
         for key in groups:
-            known.doubt(key)
+            cache.invalidate(key)
             queue.add(key)
-        for key in filter(watches.covers, {*pods, *known.said.ready}):
+        for key in filter(watches.covers, {*pods, *cache.said.ready}):
             followed.add(key)
 
-    watches = Watches(kube, known, settings.watch_namespaces, Enqueue(queue.add, group_soon, followed.add, list_all))
-    bus.subscribe("secrets", CONSUMED, on_secret(known.changes, secrets))
+    watches = Watches(kube, cache, settings.watch_namespaces, Enqueue(queue.add, group_soon, followed.add, list_all))
+    bus.subscribe("secrets", CONSUMED, on_secret(cache.changes, secrets))
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_HOST_MANAGER)
-    effects = Effects(kube, recorder, known)
+    effects = Effects(kube, recorder, cache)
     present = {HOSTS: lambda: going_with(groups, pods) if watches.complete else None}
     scope = Scope(HOST_MANAGER, settings.namespace, {HOSTS: lambda: len(pods)}, present)
     breaker = Breaker(kube, recorder, scope, list_all)
@@ -95,16 +95,16 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     leave = Leave(groups, Deletions(kube, defined, timings.deletions), breaker)
     rights = MissingPermissions(base.health, Advice(settings).remedy)
     stories: TraceSpans[str] = TraceSpans(telemetry)
-    reconcile = Reconcile(known, effects, bus, stories, settings.sources_interval, watches.knows, rights, leave)
-    follow = FollowPods(known, bus, stories, watches.knows)
-    changed = FollowSecrets(known.changes, groups, lambda key, trace: queue.add(key, trace=trace), timings)
+    reconcile = Reconciler(cache, effects, bus, stories, settings.sources_interval, watches.knows, rights, leave)
+    follow = PodReconciler(cache, bus, stories, watches.knows)
+    changed = SecretReconciler(cache.changes, groups, lambda key, trace: queue.add(key, trace=trace), timings)
     refusals = Refusals(queue, noted(base.health), timings.refusals)
     return Work(
         [*watches],
         {queue: refusals.heeding(reconcile.run), followed: follow.run, secrets: changed.run},
         list_all,
-        known.said.forget,
-        prepare=partial(recall, known, bus),
+        cache.said.forget,
+        prepare=partial(recall, cache, bus),
         background=[listening.run, breaker.run, refusals.run],
         apart=bool(settings.watch_namespaces),
     )

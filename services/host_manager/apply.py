@@ -26,7 +26,7 @@ from host_manager.domain.decide import (
 )
 from host_manager.domain.group import API_VERSION, KIND, Manifest
 from host_manager.domain.snapshot import Head
-from host_manager.gather import RESOURCES, Known
+from host_manager.gather import RESOURCES, Cache
 from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import Conflict, Invalid, KubeError, NotFound, TooManyRequests
@@ -46,7 +46,7 @@ class Effects:
 
     kube: Kube
     recorder: EventRecorder
-    known: Known
+    cache: Cache
 
     async def tried(self, actions: Sequence[Action]) -> tuple[list[Action], str]:
         """Try by a dry run what runs the pods; return the actions, and the API server's words if it refuses that.
@@ -60,7 +60,7 @@ class Effects:
         refusal = ""
         for action in actions:
             if isinstance(action, ApplyChild) and action.is_workload:
-                async with self.known.calls:
+                async with self.cache.calls:
                     ready = replace(action, found=await self._taken_over(action), managed_fields=None)
                     refusal = await self._refusal(ready)
                 done.append(ready)
@@ -98,7 +98,7 @@ class Effects:
         _tell(key, actions)
 
     async def _in_turn(self, key: str, action: Action, version: str) -> str | None:
-        async with self.known.calls:
+        async with self.cache.calls:
             return await self._one(key, action, version)
 
     async def _one(self, key: str, action: Action, version: str) -> str | None:
@@ -142,8 +142,8 @@ class Effects:
             raise
         finally:
             if begun:
-                self.known.listening.recycling.begun(key, time.monotonic())
-        _log.info("pod of a silent host evicted", group=key, pod=action.pod.name)
+                self.cache.listening.recycling.begun(key, time.monotonic())
+        _log.info("pod of a host without heartbeat evicted", group=key, pod=action.pod.name)
         await self._one(key, WarnGroup(action.head, "HostRecycled", action.message), "")
 
     async def _retry(self, key: str, action: RetryPods) -> None:
@@ -151,7 +151,9 @@ class Effects:
         metadata = action.found["metadata"]
         patch = {name: metadata[name] for name in ("uid", "resourceVersion")}
         patch["annotations"] = {names.ANNOTATION_PODS_RETRIED: action.at}
-        with contextlib.suppress(NotFound, Conflict):  # it changed meanwhile: it is still due, and looked at again
+        with contextlib.suppress(
+            NotFound, Conflict
+        ):  # it changed in the meantime: it is still due, and looked at again
             await self.kube.merge_patch(
                 RESOURCES[action.found["kind"]],
                 metadata["name"],
@@ -159,12 +161,12 @@ class Effects:
                 metadata["namespace"],
                 field_manager=names.FIELD_MANAGER_HOST_MANAGER,
             )
-            self.known.retries.tried(key)
+            self.cache.retries.tried(key)
 
     async def _write(self, key: str, action: ApplyChild) -> None:
         found = await self._taken_over(action)
         written = await self._apply(action, found)
-        self.known.applied.setdefault(key, {})[action.key] = (fingerprint(action.wanted), fingerprint(written))
+        self.cache.applied.setdefault(key, {})[action.key] = (fingerprint(action.wanted), fingerprint(written))
 
     async def _taken_over(self, action: ApplyChild) -> Manifest | None:
         """Write the managedFields of a child, if they are to change; return it as it is then."""
@@ -187,7 +189,7 @@ class Effects:
         if found is not None:
             read = {name: found["metadata"][name] for name in ("uid", "resourceVersion")}
             wanted = wanted | {"metadata": wanted["metadata"] | read}
-        for wait in (*self.known.timings.role, None):
+        for wait in (*self.cache.timings.role, None):
             try:
                 return await self.kube.apply(
                     RESOURCES[wanted["kind"]],
@@ -199,7 +201,7 @@ class Effects:
             except NotFound as error:
                 if wait is None or found is not None or wanted["kind"] != ROLE_BINDINGS.kind:
                     raise
-                _log.debug("the Role of a binding is not known yet", error=str(error))
+                _log.debug("Role of a RoleBinding not found yet", error=str(error))
             await asyncio.sleep(wait)
         raise AssertionError("the last try returns or raises")
 
@@ -214,7 +216,7 @@ class Effects:
                 uid=metadata["uid"],
                 resource_version=metadata["resourceVersion"],
             )
-        self.known.applied.get(key, {}).pop((found["kind"], metadata["name"]), None)
+        self.cache.applied.get(key, {}).pop((found["kind"], metadata["name"]), None)
 
     async def _patch(self, head: Head, patch: Manifest, subresource: str | None = None) -> str:
         written = await self.kube.merge_patch(
@@ -256,7 +258,7 @@ def _tell(key: str, actions: Sequence[Action]) -> None:
         "finalizers": [action.message for action in actions if isinstance(action, SetFinalizers)],
     }
     if any(told.values()):
-        _log.info("group written", group=key, **{name: what for name, what in told.items() if what})
+        _log.info("host group updated", group=key, **{name: what for name, what in told.items() if what})
 
 
 def _read(head: Head, version: str) -> Manifest:

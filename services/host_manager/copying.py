@@ -2,8 +2,8 @@
 
 In: a lattice's address and link. Out: copies in the stream of lattice events, with their own ids; the lag as a metric.
 Called by ``trellis.lattice.connection.lattices`` for each lattice that a group names. Invariants: an event is
-acknowledged at its origin once the bus has stored it; a bus that is away is waited for; what the bus refuses for good
-keeps no other back.
+acknowledged at its origin once the bus has stored it; a bus that is unreachable is waited for; what the bus refuses for
+good keeps no other back.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Copying:
                 await asyncio.sleep(self.timings.copy_again)
             except FactRefused as error:
                 _log.warning(
-                    "a lattice's event was not copied", lattice=event.lattice, event_name=event.event, reason=str(error)
+                    "lattice event not forwarded", lattice=event.lattice, event_name=event.event, reason=str(error)
                 )
                 return
             else:

@@ -16,7 +16,7 @@ from typing import Final
 
 from host_manager.domain.children import WORKLOADS, ChildKey, child_keys, fingerprint, workload_of
 from host_manager.domain.facts import Said
-from host_manager.domain.group import LATEST, Group, Inputs, Manifest, Wish
+from host_manager.domain.group import LATEST, Group, HostGroupSpec, Inputs, Manifest
 from host_manager.domain.inputs import Problem, Source, keep_checksum, read_inputs, sources_of
 from host_manager.domain.pods import PodView
 from host_manager.domain.resources import make_nats_conf
@@ -63,7 +63,7 @@ RESOURCES: Final[Mapping[str, Resource]] = {
 }
 """Kinds of children, and of what groups name."""
 NEW_GROUP_KINDS: Final = frozenset({"Role", "RoleBinding", "Service"})
-"""What of a new group is read before it is made, and a budget that is known to be there: somebody else's of that name
+"""What of a new group is read before it is made, and a budget that is known to be there: another owner's of that name
 must be found before hosts run. One that is in the way of what comes before them is refused by the API server, which
 lets no object have two controllers."""
 CALLS_AT_ONCE: Final = 12
@@ -75,7 +75,7 @@ _LAST_BYTES: Final = 512
 
 
 @dataclass(slots=True)
-class Known:
+class Cache:
     """What is remembered during a term. ``applied``: by group and child what it said when it was written last.
 
     ``controller``: of wasmcloud-operator, while it runs and nobody has taken over. ``deployments``, ``daemon_sets``:
@@ -119,18 +119,18 @@ class Known:
         """Something of a group may have been made."""
         self.applied.setdefault(key, {})
 
-    def doubt(self, key: str) -> None:
+    def invalidate(self, key: str) -> None:
         """Look at the whole group in its next run."""
         self.looked.pop(key, None)
 
     def half_made(self, snapshot: Snapshot) -> None:
         """What runs the pods of a new group is made; the rest follows in its next run, which reads nothing again."""
         head = snapshot.head
-        self.doubt(head.key)
+        self.invalidate(head.key)
         self.making[head.key] = HalfMade(head.uid, head.generation, time.monotonic() + self.timings.half_made)
 
     def gives_way(self, key: str) -> bool:
-        """Say whether a group whose hosts can start lets those go first that nobody has looked at yet."""
+        """Return whether a group whose hosts can start lets those go first that nobody has looked at yet."""
         making = self.making.get(key)
         may = making is not None and making.until > time.monotonic()
         return bool(self.waiting) and (may or self.early_for(key) is not None)
@@ -209,7 +209,7 @@ class Known:
 
     async def _look(self, base: Snapshot, group: Group) -> Snapshot:
         """Read the group's children and all that it names."""
-        self.doubt(base.head.key)
+        self.invalidate(base.head.key)
         making = self.making.pop(base.head.key, None)
         half_made = making is not None and (making.uid, making.generation) == (base.head.uid, base.head.generation)
         fresh = half_made or self._is_fresh(base)
@@ -233,12 +233,12 @@ class Known:
         )
 
     def _as_left(self, key: str, glance: Snapshot, looked: Looked) -> bool:
-        """Say whether what runs the pods is as it was looked at, or as it was written since."""
+        """Return whether what runs the pods is as it was looked at, or as it was written since."""
         contents = looked.contents | {content for _, content in self.applied.get(key, {}).values()}
         return all(fingerprint(child) in contents for child in glance.children.values())
 
     def _is_fresh(self, base: Snapshot) -> bool:
-        """Say whether nothing was ever made of a group, by us or by wasmcloud-operator."""
+        """Return whether nothing was ever made of a group, by us or by wasmcloud-operator."""
         marked = {names.FINALIZER_HOSTS, names.WASMCLOUD_OPERATOR}.intersection(base.head.finalizers)
         key, workloads = base.head.key, (self.deployments, self.daemon_sets, self.operators)
         return not (marked or base.status or key in self.applied or any(key in found for found in workloads))
@@ -267,7 +267,10 @@ class Known:
             return None
 
     def _foreign_budget(self, group: Group) -> bool:
-        """Say whether a budget of somebody else selects the pods: with two of them a pod cannot be evicted at all."""
+        """Return whether a budget of another owner selects the pods.
+
+        With two of them a pod cannot be evicted at all.
+        """
         labels = pod_labels(group).items()
         return any(
             budget.namespace == group.namespace
@@ -297,4 +300,4 @@ class Known:
 def _inputs(group: Group, sources: Mapping[Source, Manifest | None]) -> tuple[Inputs, tuple[Problem, ...]]:
     """Return the inputs; the configuration of the leaf counts among them, and itself depends on them."""
     inputs, _ = read_inputs(group, sources, "")
-    return read_inputs(group, sources, make_nats_conf(Wish(group, inputs, LATEST)))
+    return read_inputs(group, sources, make_nats_conf(HostGroupSpec(group, inputs, LATEST)))

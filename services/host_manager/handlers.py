@@ -1,8 +1,8 @@
 """What wakes host_manager from the bus: Secrets that changed after components were given them.
 
-In: facts of ``secrets_backend``. Out: keys (Secrets) in a queue of their own, whose run has groups look at them. Called
-by the bus and by that queue. Invariants: a fact rolls nothing by itself, the group's run does; changes that come within
-ten seconds make one roll. A fact that is lost leaves hosts with the former value until their next roll.
+In: events of ``secrets_backend``. Out: keys (Secrets) in a queue of their own, whose run has groups look at them.
+Called by the bus and by that queue. Invariants: an event rolls nothing by itself, the group's run does; changes that
+come within ten seconds make one roll. An event that is lost leaves hosts with the former value until their next roll.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CONSUMED = (SecretChanged,)
 
 
 def on_secret(changes: Changes, queue: KeyedQueue[str]) -> Callable[[Received[SecretChanged]], None]:
-    """Return the handler of facts about changed Secrets."""
+    """Return the handler of events about changed Secrets."""
 
     def handle(received: Received[SecretChanged]) -> None:
         change = change_of(received.fact)
@@ -35,7 +35,7 @@ def on_secret(changes: Changes, queue: KeyedQueue[str]) -> Callable[[Received[Se
 
 
 @dataclass(slots=True)
-class FollowSecrets:
+class SecretReconciler:
     """One run of a Secret's key: gather what else changes, then have the groups look that want to roll for it."""
 
     changes: Changes

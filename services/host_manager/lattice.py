@@ -1,4 +1,4 @@
-"""Which lattice a group of hosts belongs to, and which of its hosts run in which pods.
+"""Which lattice a host group belongs to, and which of its hosts run in which pods.
 
 Pure. In: the group and the Secrets it names; pods and what the lattice tells. Out: an address; a report a pod. Called
 by ``gather`` and ``status``. Invariants: a pod is silent only if our own link could have heard it for 70 s since it
@@ -82,7 +82,7 @@ def _report(pod: PodView, seen: Sighting | None, snapshot: Snapshot, view: Latti
 
 
 def has_been_ready(pod: PodView, snapshot: Snapshot, seconds: float) -> bool:
-    """Say whether a pod is ready for longer than so long, by the API server's clock."""
+    """Return whether a pod is ready for longer than so long, by the API server's clock."""
     return pod.ready and _ready_seconds(pod, snapshot) > seconds
 
 

@@ -1,4 +1,4 @@
-"""Which groups of hosts that are being deleted may go now.
+"""Which host groups that are being deleted may go now.
 
 In: groups and pods as watched, their CRD. Out: leave, or how long to wait. Called by ``app`` before a deleted group is
 let go. Invariant: a group that was not deleted by itself goes only if the circuit breaker permits it for each of its

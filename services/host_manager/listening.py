@@ -1,7 +1,7 @@
 """Listens to the lattices of groups, and remembers when a silent host was last restarted.
 
 In: groups and what they name. Out: a view for the snapshot; keys whose lattice has news. Called by ``gather``,
-``apply`` and ``app``. Invariants: nobody waits for a lattice; a group that is gone, or somebody else's, is not
+``apply`` and ``app``. Invariants: nobody waits for a lattice; a group that is gone, or another owner's, is not
 listened for.
 """
 
@@ -36,7 +36,7 @@ class Recycling:
     pauses: dict[str, tuple[float, int]] = field(default_factory=dict)
 
     def may(self, key: str, now: float) -> bool:
-        """Say whether a host of a group may be restarted."""
+        """Return whether a host of a group may be restarted."""
         return self.pauses.get(key, (0.0, 0))[0] <= now
 
     def begun(self, key: str, now: float) -> None:

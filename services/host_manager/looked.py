@@ -28,7 +28,7 @@ class Looked:
     early_until: float = 0.0
 
     def covers(self, head: Head) -> bool:
-        """Say whether it still tells how a group is."""
+        """Return whether it still tells how a group is."""
         return (self.uid, self.generation) == (head.uid, head.generation) and self.until > time.monotonic()
 
 

@@ -27,7 +27,7 @@ class Advice:
 
     settings: Settings
 
-    def words(self, error: KubeError) -> str:
+    def describe_error(self, error: KubeError) -> str:
         """Say what an error means; an error that nothing here is known about says it itself."""
         right = missing_right(error)
         if right is not None:

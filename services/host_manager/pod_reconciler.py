@@ -1,6 +1,6 @@
 """One run of a pod's key: publish what became of it.
 
-In: keys of pods of host groups. Out: facts on the bus. Called by the queue of ``app``. Invariant: a pod that is not
+In: keys of pods of host groups. Out: events on the bus. Called by the queue of ``app``. Invariant: a pod that is not
 seen need not be gone.
 """
 
@@ -10,35 +10,35 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from host_manager.domain.facts import due
-from host_manager.gather import Known
+from host_manager.gather import Cache
 from trellis.bus.bus import Bus, BusUnavailable
 from trellis.events.hosts import HostPodReady
 from trellis.telemetry import TraceContext, TraceSpans
 
 
 @dataclass(frozen=True, slots=True)
-class FollowPods:
+class PodReconciler:
     """One run of a pod's key: say what became of it."""
 
-    known: Known
+    cache: Cache
     bus: Bus
     stories: TraceSpans[str]
     knows: Callable[[str], bool]
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
-        """Say the facts that are due; returns when to try again if the bus is away."""
+        """Say the events that are due; returns when to try again if NATS is unreachable."""
         del trace
         if not self.knows(key):
-            return self.known.timings.unknown  # a pod that is not seen need not be gone
-        said = self.known.said.ready
-        pod = self.known.pods.get(key)
+            return self.cache.timings.unknown  # a pod that is not seen need not be gone
+        said = self.cache.said.ready
+        pod = self.cache.pods.get(key)
         for fact in due(pod, said.get(key)):
             state = pod.resource_version if pod is not None and pod.uid == fact.uid else "deleted"
             try:
                 with self.stories.follow(f"{fact.namespace}/{fact.group}"):
                     await self.bus.publish(fact, dedup=f"{fact.uid}.{state}.{fact.fact}")
             except BusUnavailable:
-                return self.known.timings.publish
+                return self.cache.timings.publish
             if isinstance(fact, HostPodReady):
                 said[key] = fact
             else:

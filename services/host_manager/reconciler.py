@@ -1,6 +1,6 @@
 """One run of a host group's key: gather, decide, apply, publish.
 
-In: keys of host groups. Out: their children and status by ``apply``, facts on the bus. Called by the queue of ``app``.
+In: keys of host groups. Out: their children and status by ``apply``, events on the bus. Called by the queue of ``app``.
 Invariant: what the API server refuses for good is reported on the group before it is tried again.
 """
 
@@ -15,7 +15,7 @@ from host_manager.domain import decide as deciding
 from host_manager.domain.inputs import Problem
 from host_manager.domain.snapshot import Snapshot
 from host_manager.domain.status import refused_by
-from host_manager.gather import Known
+from host_manager.gather import Cache
 from host_manager.lattice_status import due_in, silent_pods
 from host_manager.leave import Leave
 from trellis.bus.bus import Bus, BusUnavailable
@@ -30,13 +30,13 @@ _PASSING: Final = (Conflict, Unavailable, TooManyRequests, Unauthorized)
 
 
 @dataclass(frozen=True, slots=True)
-class Reconcile:
+class Reconciler:
     """One run of a group's key: gather, decide, apply.
 
     While groups wait that nobody has looked at yet, a new one is made in two runs: first all that lets its hosts start.
     """
 
-    known: Known
+    cache: Cache
     effects: Effects
     bus: Bus
     stories: TraceSpans[str]
@@ -48,29 +48,29 @@ class Reconcile:
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
         """Bring one group up to date; raises KubeError for the queue to try again."""
         if not self.knows(key):
-            self.known.waiting.discard(key)
-            return self.known.timings.unknown
+            self.cache.waiting.discard(key)
+            return self.cache.timings.unknown
         try:
             again = await self._run(key, trace)
         except BaseException as error:
-            self.known.doubt(key)
+            self.cache.invalidate(key)
             self.rights.failed(key, error)
             raise
         self.rights.worked(key)
         return again
 
     async def _run(self, key: str, trace: TraceContext | None) -> float | None:
-        if self.known.gives_way(key):
-            return self.known.timings.give_way
-        changes = self.known.changes.of(key)
-        snapshot = await self.known.snapshot(key)
+        if self.cache.gives_way(key):
+            return self.cache.timings.give_way
+        changes = self.cache.changes.of(key)
+        snapshot = await self.cache.snapshot(key)
         if snapshot is None:
             return None
         if (wait := await self._stays(snapshot)) is not None:
             return wait
         if not snapshot.glance:
             # Whatever changes from now on takes another look.
-            self.known.knows(snapshot, self.sources_interval)
+            self.cache.knows(snapshot, self.sources_interval)
         actions = deciding.decide(snapshot)
         if actions:
             done = [type(action).__name__ for action in actions]
@@ -79,22 +79,22 @@ class Reconcile:
                 actions, again = await self._act(key, snapshot, actions)
                 if again is not None:
                     return again
-        self.known.changes.looked_at(key, changes, deciding.changes_over(snapshot))
+        self.cache.changes.looked_at(key, changes, deciding.changes_over(snapshot))
         status = next((one.status for one in actions if isinstance(one, deciding.WriteStatus)), snapshot.status)
         if refused_by(status):
-            self.known.doubt(key)  # what is refused is no part of what a look finds
+            self.cache.invalidate(key)  # what is refused is no part of what a look finds
         if status.get("hosts") and not silent_pods(snapshot) and due_in(snapshot) is None:
-            self.known.listening.recycling.calm(key)
+            self.cache.listening.recycling.calm(key)
         again = await self._say(snapshot, status, deleted=False)
         if again is not None:
             return again
-        soon = self.known.look_in(key)
+        soon = self.cache.look_in(key)
         # What was to be waited for may have come, and the time be over, while the rest was written.
-        first = self.known.early_for(key) or 0.0 if snapshot.early and not status else None
-        undecided = self.known.timings.undecided if self.known.changes.of(key) else None
-        retry = self.known.retries.left(key)
+        first = self.cache.early_for(key) or 0.0 if snapshot.early and not status else None
+        undecided = self.cache.timings.undecided if self.cache.changes.of(key) else None
+        retry = self.cache.retries.left(key)
         looks = (self.sources_interval if soon is None else soon, due_in(snapshot), first, undecided, retry)
-        return min(one for one in looks if one is not None) + self.known.timings.late
+        return min(one for one in looks if one is not None) + self.cache.timings.late
 
     async def _stays(self, snapshot: Snapshot) -> float | None:
         """Return how long a group stays that is being deleted and that finalizers keep; None if it may go.
@@ -125,28 +125,28 @@ class Reconcile:
                     actions = deciding.decide(replace(snapshot, refused=refused))
             # A group that is to go has to be told of before it can be gone.
             again = await self._say(snapshot, snapshot.status, deleted=True)
-            half = deciding.first_half(actions) if snapshot.fresh and self.known.waiting else actions
+            half = deciding.first_half(actions) if snapshot.fresh and self.cache.waiting else actions
             await self.effects.apply(key, half)
             if len(half) < len(actions):
-                self.known.half_made(snapshot)
-                return half, self.known.timings.give_way
+                self.cache.half_made(snapshot)
+                return half, self.cache.timings.give_way
         except KubeError as error:
             if isinstance(error, _PASSING) and not is_refused(error):
                 raise
-            self.known.doubt(key)
+            self.cache.invalidate(key)
             if snapshot.fresh and isinstance(error, Invalid):
                 # Something in its way was not looked for: now it is.
-                self.known.begun(key)
+                self.cache.begun(key)
                 return actions, 0.0
-            now = await self.known.snapshot(key)
+            now = await self.cache.snapshot(key)
             if now is not None:
                 await self.effects.apply(key, deciding.report(now, Problem(WRITE_REFUSED, str(error))))
             raise
         return actions, again
 
     async def _say(self, snapshot: Snapshot, status: Mapping[str, Any], *, deleted: bool) -> float | None:
-        """Say what holds of a group; returns when to try again if the bus is away."""
-        head, said = snapshot.head, self.known.said.groups
+        """Say what holds of a group; returns when to try again if NATS is unreachable."""
+        head, said = snapshot.head, self.cache.said.groups
         if snapshot.other is not None or snapshot.group is None or deleted != head.deleting:
             return None
         about = {
@@ -174,7 +174,7 @@ class Reconcile:
             with self.stories.follow(head.key):
                 await self.bus.publish(fact, dedup=f"{head.uid}.{head.resource_version}.{fact.fact}")
         except BusUnavailable:
-            return None if head.deleting else self.known.timings.publish  # a group that is deleted must be able to go
+            return None if head.deleting else self.cache.timings.publish  # a group that is deleted must be able to go
         said[head.key] = mark
         self.stories.end(head.key)
         return None

@@ -1,4 +1,4 @@
-"""What host_manager can be told; the only place that reads its environment."""
+"""Settings of host_manager from the environment. No other module of the service reads the environment."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Settings(ServiceSettings):
 
     sources_interval: Annotated[Seconds, Field(gt=0)] = Field(
         default=60.0,
-        description="how often the Secrets and ConfigMaps that a group of hosts names are looked at for changes",
+        description="Interval of the checks for changes of the Secrets and ConfigMaps that host groups refer to.",
     )
     watch_namespaces: Namespaces = Field(
         default=(),
-        description="namespaces with groups of hosts, separated by commas: nothing is asked outside of them and "
-        "TRELLIS_NAMESPACE, so no ClusterRole is needed; all of the cluster if unset",
+        description="Namespaces of the host groups, separated by commas. The service then reads only these and "
+        "TRELLIS_NAMESPACE, and needs no ClusterRole. If unset: all namespaces.",
     )

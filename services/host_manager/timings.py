@@ -21,9 +21,9 @@ class Timings:
     gathering: float = 10.0
     """In which changes of Secrets become one roll."""
     patience: float = 40.0
-    """How long groups may take to look; then the event is tried again, and not acknowledged meanwhile."""
+    """How long groups may take to look; then the event is tried again, and not acknowledged in the meantime."""
     rest: float = 300.0
-    """Between two rolls of a group for changed Secrets: what changes meanwhile waits, and makes one."""
+    """Between two rolls of a group for changed Secrets: what changes in the meantime waits, and makes one."""
     undecided: float = 30.0
     """After which a group is looked at again of which it is not known whether its hosts were given a changed Secret."""
     copy_again: float = 0.5

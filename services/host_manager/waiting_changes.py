@@ -42,7 +42,7 @@ class Changes:
         self._unseen -= {(group, one.secret) for one in seen}
         waiting = self.pending.get(group, {})
         for one in over:
-            if waiting.get(one.secret) == one:  # else it changed again meanwhile
+            if waiting.get(one.secret) == one:  # else it changed again in the meantime
                 del waiting[one.secret]
         if not waiting:
             self.pending.pop(group, None)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from host_manager.domain.pods import PodView, view_pod
 from host_manager.domain.views import BudgetView, GroupView, view_budget, view_group
 from host_manager.domain.workloads import WorkloadView, view_workload
-from host_manager.gather import Known
+from host_manager.gather import Cache
 from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
@@ -41,43 +41,43 @@ class Enqueue:
 class Watches:
     """The informers of host_manager. ``places``: the namespaces it is confined to, none for all of the cluster."""
 
-    def __init__(self, kube: Kube, known: Known, places: tuple[str, ...], enqueue: Enqueue) -> None:
+    def __init__(self, kube: Kube, cache: Cache, places: tuple[str, ...], enqueue: Enqueue) -> None:
         self._places = places
         # Who names namespaces wants groups there; one process for all services may run where nobody has any.
         optional = not places
-        group, pod = on_group(known, enqueue.group), on_pod(known, enqueue.group_soon, enqueue.pod)
-        workload, operator = on_workload(known, enqueue.group_soon), on_operator(known, known.operators, enqueue.all)
+        group, pod = on_group(cache, enqueue.group), on_pod(cache, enqueue.group_soon, enqueue.pod)
+        workload, operator = on_workload(cache, enqueue.group_soon), on_operator(cache, cache.operators, enqueue.all)
         self._groups: Informers[GroupView] = Informers(
             places,
             lambda place: Informer(
-                kube, HOST_CONFIGS, view_group, group, place, optional=optional, objects=known.groups
+                kube, HOST_CONFIGS, view_group, group, place, optional=optional, objects=cache.groups
             ),
         )
         self._pods: Informers[PodView] = Informers(
-            places, lambda place: Informer(kube, PODS, view_pod, pod, place, POD_SELECTOR, objects=known.pods)
+            places, lambda place: Informer(kube, PODS, view_pod, pod, place, POD_SELECTOR, objects=cache.pods)
         )
         self._budgets: Informers[BudgetView] = Informers(
             places,
             lambda place: Informer(
-                kube, BUDGETS, view_budget, lambda _: None, place, refusable=optional, objects=known.budgets
+                kube, BUDGETS, view_budget, lambda _: None, place, refusable=optional, objects=cache.budgets
             ),
         )
         self._deployments: Informers[WorkloadView] = Informers(
             places,
             lambda place: Informer(
-                kube, DEPLOYMENTS, view_workload, workload, place, POD_SELECTOR, objects=known.deployments
+                kube, DEPLOYMENTS, view_workload, workload, place, POD_SELECTOR, objects=cache.deployments
             ),
         )
         self._daemon_sets: Informers[WorkloadView] = Informers(
             places,
             lambda place: Informer(
-                kube, DAEMON_SETS, view_workload, workload, place, POD_SELECTOR, objects=known.daemon_sets
+                kube, DAEMON_SETS, view_workload, workload, place, POD_SELECTOR, objects=cache.daemon_sets
             ),
         )
         # Not to be done without: what is not seen would be worked beside.
         self._operators: Informers[Controller | None] = Informers(
             places,
-            lambda place: Informer(kube, DEPLOYMENTS, view_operator, operator, place, objects=known.operators),
+            lambda place: Informer(kube, DEPLOYMENTS, view_operator, operator, place, objects=cache.operators),
         )
 
     def __iter__(self) -> Iterator[Informer[Any]]:
@@ -86,11 +86,11 @@ class Watches:
             yield from kind
 
     def covers(self, key: str) -> bool:
-        """Say whether the namespace of an object (``namespace/name``) is watched."""
+        """Return whether the namespace of an object (``namespace/name``) is watched."""
         return not self._places or key.partition("/")[0] in self._places
 
     def knows(self, key: str) -> bool:
-        """Say whether the namespace of an object (``namespace/name``) was seen as a whole."""
+        """Return whether the namespace of an object (``namespace/name``) was seen as a whole."""
         place = key.partition("/")[0]
         return all(kind.synced(place if self._places else None) for kind in self._kinds())
 
@@ -104,50 +104,50 @@ class Watches:
 
 
 def only_our_mark(change: Change[GroupView]) -> bool:
-    """Say whether a group differs only in that it has our finalizer now."""
+    """Return whether a group differs only in that it has our finalizer now."""
     if change.old is None or change.new is None or names.FINALIZER_HOSTS not in change.new.finalizers:
         return False
     return replace(change.old, finalizers=()) == replace(change.new, finalizers=())
 
 
-def on_group(known: Known, wake: Wake) -> Callable[[Change[GroupView]], None]:
+def on_group(cache: Cache, wake: Wake) -> Callable[[Change[GroupView]], None]:
     """Return the handler of changes of groups."""
 
     def handle(change: Change[GroupView]) -> None:
         if change.old is None:
-            known.waiting.add(change.key)
+            cache.waiting.add(change.key)
         if not only_our_mark(change):
-            known.doubt(change.key)
+            cache.invalidate(change.key)
             wake(change.key)
 
     return handle
 
 
-def on_workload(known: Known, wake: Wake) -> Callable[[Change[WorkloadView]], None]:
-    """Return the handler of changes of what runs pods; a run finds out whether somebody else wrote there."""
+def on_workload(cache: Cache, wake: Wake) -> Callable[[Change[WorkloadView]], None]:
+    """Return the handler of changes of what runs pods; a run finds out whether another writer wrote there."""
 
     def handle(change: Change[WorkloadView]) -> None:
         if change.new is None:
-            known.doubt(change.key)
-        elif not change.new.seen and known.early_for(change.key) is not None:
+            cache.invalidate(change.key)
+        elif not change.new.seen and cache.early_for(change.key) is not None:
             return  # made a moment ago: there is nothing to say of it yet, and its first status comes by itself
         wake(change.key)
 
     return handle
 
 
-def on_pod(known: Known, wake_group: Wake, wake_pod: Wake) -> Callable[[Change[PodView]], None]:
-    """Return the handler of changes of pods; what a group's status says of them may wait a moment, facts may not."""
+def on_pod(cache: Cache, wake_group: Wake, wake_pod: Wake) -> Callable[[Change[PodView]], None]:
+    """Return the handler of changes of pods; what a group's status says of them may wait a moment, events may not."""
 
     def handle(change: Change[PodView]) -> None:
         for pod in (change.old, change.new):
             if pod is not None:
-                known.by_group.setdefault(pod.group_key, {}).pop(change.key, None)
+                cache.by_group.setdefault(pod.group_key, {}).pop(change.key, None)
         if change.new is not None:
-            known.by_group[change.new.group_key][change.key] = change.new
+            cache.by_group[change.new.group_key][change.key] = change.new
         for key in {pod.group_key for pod in (change.old, change.new) if pod is not None}:
-            if not known.by_group[key]:
-                del known.by_group[key]
+            if not cache.by_group[key]:
+                del cache.by_group[key]
             wake_group(key)
         wake_pod(change.key)
 

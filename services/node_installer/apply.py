@@ -2,7 +2,7 @@
 
 In: a plan. Out: effects on disk and runtime, and which of them happened. Called by ``operations``.
 The journal is written before the first effect: it names every file that will change and where the former one is kept.
-- Killed while applying: the next run plans anew from what is there, and keeps the first run's backups.
+- Killed while applying: the next run plans again from what is there, and keeps the first run's backups.
 - An effect fails, or the runtime does not come up: all files go back, and the runtime is restarted if it had been.
 - Killed while rolling back: the next run rolls back before anything else.
 Invariant: there is no journal if and only if the node is as a whole plan left it, or as it was before one.

@@ -1,4 +1,5 @@
-"""Reads a node: which distribution, what its runtime is configured to, what of ours and of others is there, what runs.
+"""Reads a node: which distribution, what its runtime is configured to, what of Trellis and of others is there, what
+runs.
 
 In: the node's disk, its processes, its runtime's socket. Out: an :class:`Inspection`. Called by ``operations``.
 Invariant: it changes nothing on the node.
@@ -108,7 +109,7 @@ def journal_of(disk: Disk, base: str) -> Journal | None:
 
 
 def base_of(disk: Disk, preset: Preset) -> str:
-    """Return the directory of ours on this node, whether anything can be written there or not."""
+    """Return the directory of Trellis on this node, whether anything can be written there or not."""
     return _base(disk, preset)[0]
 
 

@@ -1,6 +1,7 @@
-"""What the installer can be told; the only place that reads its environment.
+"""Settings of the installer. No other module of the installer reads the environment.
 
-In: the command line and the environment. Out: frozen settings, and the wish as text. Called by ``command_line``.
+In: the command line and the environment. Out: frozen settings, and the specification as text. Called by
+``command_line``.
 Without pydantic-settings, which the other services use: importing it takes longer than a whole run (ADR 18).
 """
 
@@ -23,16 +24,16 @@ DEFAULT_TERMINATION: Final = "/dev/termination-log"
 OPERATIONS: Final = ("install", "uninstall", "verify", "inspect")
 _ENVIRONMENT: Final = """environment:
   NODE_ROOT                       --node-root
-  TRELLIS_INSTALLER_SPEC          the wish itself, as JSON (to uninstall, name and owner of a shim are enough)
-  TRELLIS_INSTALLER_SPEC_FILE     a file with the wish (default: /etc/trellis/installer/spec.json)
+  TRELLIS_INSTALLER_SPEC          specification as JSON (uninstall needs only name and owner of a shim)
+  TRELLIS_INSTALLER_SPEC_FILE     file with the specification (default: /etc/trellis/installer/spec.json)
   TRELLIS_INSTALLER_CA_FILE       --ca-file
   TRELLIS_INSTALLER_DOCKER_CONFIG --docker-config
   TRELLIS_INSTALLER_PULL_SECRETS  --pull-secrets
   HTTPS_PROXY, HTTP_PROXY, NO_PROXY
   TRACEPARENT, TRELLIS_OTLP_ENDPOINT (or OTEL_EXPORTER_OTLP_ENDPOINT), OTEL_EXPORTER_OTLP_HEADERS
-  OTEL_TRACES_SAMPLER=always_on   send spans also where TRACEPARENT says that the trace is not sampled
+  OTEL_TRACES_SAMPLER=always_on   export spans even if TRACEPARENT has the sampled flag 0
 
-exit codes: 0 what was asked for holds, 1 it does not (another try may help), 2 the same at once again will not help."""
+exit codes: 0 success, 1 failure that a retry may resolve, 2 failure that an immediate retry does not resolve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,22 +102,30 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_ENVIRONMENT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("operation", choices=OPERATIONS, help="what to do; each may be repeated without harm")
-    parser.add_argument("--node-root", metavar="DIR", help=f"where the node's root is mounted ({DEFAULT_ROOT})")
+    parser.add_argument("operation", choices=OPERATIONS, help="operation; all are idempotent")
     parser.add_argument(
-        "--spec", metavar="FILE|JSON", help="the wish: a file, the JSON itself, or - for standard input"
+        "--node-root", metavar="DIR", help=f"mount point of the node's root file system ({DEFAULT_ROOT})"
     )
-    parser.add_argument("--dry-run", action="store_true", help="show what would be done, as a diff, and do nothing")
-    parser.add_argument("--all", action="store_true", help="uninstall: everything of ours, whoever owns it")
-    parser.add_argument("--force", action="store_true", help="uninstall: end what still runs on the shims")
-    parser.add_argument("--preset", metavar="NAME", help="the distribution, where it cannot be told")
-    parser.add_argument("--ca-file", metavar="FILE", help="certificates to trust besides the system's")
+    parser.add_argument("--spec", metavar="FILE|JSON", help="specification: a file, JSON, or - for standard input")
+    parser.add_argument("--dry-run", action="store_true", help="show the changes as a diff without making them")
+    parser.add_argument(
+        "--all", action="store_true", help="uninstall: everything that Trellis installed, for all owners"
+    )
+    parser.add_argument("--force", action="store_true", help="uninstall: stop pods that still use the shims")
+    parser.add_argument("--preset", metavar="NAME", help="preset of the distribution, if it is not detected")
+    parser.add_argument("--ca-file", metavar="FILE", help="CA certificates to trust besides those of the system")
     parser.add_argument("--docker-config", metavar="FILE", help="registry credentials (config.json of a pull secret)")
-    parser.add_argument("--pull-secrets", metavar="DIR", help="with DIR/<pullSecret>/config.json for each in the wish")
-    parser.add_argument("--restart-timeout", type=float, default=120.0, help="for the runtime to come up (120)")
-    parser.add_argument("--lock-timeout", type=float, default=60.0, help="to wait for another installer (60)")
+    parser.add_argument(
+        "--pull-secrets",
+        metavar="DIR",
+        help="directory with <pullSecret>/config.json for each pull secret of the specification",
+    )
+    parser.add_argument(
+        "--restart-timeout", type=float, default=120.0, help="seconds to wait for the runtime to start (120)"
+    )
+    parser.add_argument("--lock-timeout", type=float, default=60.0, help="seconds to wait for another installer (60)")
     parser.add_argument("--termination-log", metavar="FILE", default=DEFAULT_TERMINATION, help=argparse.SUPPRESS)
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="what standard output gets")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="format of standard output")
     return parser
 
 

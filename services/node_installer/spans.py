@@ -1,10 +1,10 @@
 """The steps of a run as spans of the trace that made its Job.
 
 In: ``TRACEPARENT`` and an OTLP endpoint. Out: one request with all spans, at the end. Called by ``operations``. It goes
-the way of the downloads: the same proxies, the same CA file.
-Source: OTLP/HTTP with JSON encoding (OpenTelemetry protocol 1.x), W3C Trace Context. By hand, because the SDK and its
-exporter are 40 times the size of this program and start slower than it runs (ADR 18).
-Invariants: nothing is sent without an endpoint and a valid parent; a collector that is away costs 2 s and a warning.
+the way of the downloads: the same proxies, the same CA file. Source: OTLP/HTTP with JSON encoding (OpenTelemetry
+protocol 1.x), W3C Trace Context. By hand, because the SDK and its exporter are 40 times the size of this program and
+start slower than it runs (ADR 18). Invariants: nothing is sent without an endpoint and a valid parent; a collector that
+is unreachable costs 2 s and a warning.
 """
 
 from __future__ import annotations

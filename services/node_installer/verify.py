@@ -51,7 +51,7 @@ def prove(run: Run, path: str, clock: Callable[[], float] = time.monotonic) -> s
 
 
 def verify(found: Inspection, spec: InstallSpec | None, run: Run) -> tuple[ShimResult, ...]:
-    """Return what holds of each shim of the wish, or of every shim of ours without one."""
+    """Return what holds of each shim of the wish, or of every shim of Trellis without one."""
     defined = target.definitions(found, target.choose(found))
     if spec is None:
         return tuple(

@@ -12,10 +12,10 @@ from node_watcher.apply import Effects
 from node_watcher.domain import decide as deciding
 from node_watcher.domain.actions import Reason
 from node_watcher.domain.marks import labelled_ready
-from node_watcher.gather import World
+from node_watcher.gather import Cache
 from node_watcher.handlers import CONSUMED, on_provision
 from node_watcher.recall import recall
-from node_watcher.reconciler import Reconcile
+from node_watcher.reconciler import Reconciler
 from node_watcher.settings import Settings
 from node_watcher.timings import Timings
 from node_watcher.watches import on_job, on_node
@@ -27,7 +27,7 @@ from trellis.kube.breaker import Breaker, Scope, named
 from trellis.kube.client import Kube
 from trellis.kube.informer import Informer
 from trellis.kube.mass_deletions import Deletions
-from trellis.kube.permissions import words_of
+from trellis.kube.permissions import describe_error
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import Refusals, unready
 from trellis.kube.resources import JOBS, NODES, SHIMS
@@ -56,7 +56,7 @@ def create_app(
         kube=kube,
         bus=bus,
         claims=settings.claim_namespace,
-        words=partial(words_of, remedy=APPLY_AGAIN),
+        describe_error=partial(describe_error, remedy=APPLY_AGAIN),
     )
 
 
@@ -65,17 +65,17 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     kube, bus = base.kube, base.bus
     queue = KeyedQueue[str](workers=WORKERS, name="nodes", telemetry=base.telemetry)
     marks = ShimMarks(lambda: shims.known)
-    world = World({}, {}, settings.auto_provision, Deletions(kube, SHIMS, timings.deletions), marks, timings)
+    cache = Cache({}, {}, settings.auto_provision, Deletions(kube, SHIMS, timings.deletions), marks, timings)
 
     def list_all() -> None:
-        for name in world.names():
+        for name in cache.names():
             queue.add(name)
 
     def shims_served() -> None:
-        world.missing.clear()
+        cache.missing.clear()
         list_all()
 
-    nodes = Informer(kube, NODES, view_node, on_node(world, queue.add), shape=NODE_SHAPE, objects=world.nodes)
+    nodes = Informer(kube, NODES, view_node, on_node(cache, queue.add), shape=NODE_SHAPE, objects=cache.nodes)
     shims: Informer[ShimView] = Informer(
         kube,
         SHIMS,
@@ -84,29 +84,29 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         optional=True,
         needed=marks.needed,
         on_known=shims_served,
-        objects=world.shims,
+        objects=cache.shims,
     )
     jobs = Informer(
         kube,
         JOBS,
         view_job,
-        on_job(world, queue.add),
+        on_job(cache, queue.add),
         namespace=settings.installer_namespace,
         label_selector=INSTALLER_JOBS,
-        on_refresh=world.jobs.refresh,
+        on_refresh=cache.jobs.refresh,
     )
-    bus.subscribe("provision", CONSUMED, on_provision(world.jobs, queue))
+    bus.subscribe("provision", CONSUMED, on_provision(cache.jobs, queue))
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_NODE_WATCHER)
-    ready = {deciding.NODES: lambda: sum(map(labelled_ready, world.nodes.values()))}
+    ready = {deciding.NODES: lambda: sum(map(labelled_ready, cache.nodes.values()))}
     scope = Scope(NODE_WATCHER, settings.namespace, ready, {deciding.NODES: lambda: named(nodes)})
     breaker = Breaker(kube, recorder, scope, list_all)
-    reconcile = Reconcile(world, Effects(kube, bus, recorder, world, breaker, nodes.wrote), base.telemetry)
+    reconcile = Reconciler(cache, Effects(kube, bus, recorder, cache, breaker, nodes.wrote), base.telemetry)
     refusals = Refusals(queue, unready(base.health, Reason.UPDATE_REFUSED.value), timings.refusals)
     return Work(
         [nodes, shims, jobs],
         {queue: refusals.heeding(reconcile.run)},
         list_all,
-        world.forget_said,
-        prepare=partial(recall, world, bus),
+        cache.forget_said,
+        prepare=partial(recall, cache, bus),
         background=[breaker.run, refusals.run],
     )

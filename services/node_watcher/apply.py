@@ -1,8 +1,8 @@
-"""Node_watcher's side effects: patches of Nodes, Events, facts.
+"""Node_watcher's side effects: patches of Nodes, Events, events.
 
 In: actions of ``decide``. Out: writes to Kubernetes and the bus. Called by ``app``.
 Invariants: a Node is patched only if it still is as it was read; nothing is destroyed without leave of the
-breaker; a lost bus never keeps a Kubernetes write from being made, the fact is said when the bus is back.
+breaker; a lost bus never keeps a Kubernetes write from being made, the event is said when the bus is back.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from node_watcher.domain.actions import Action, Destroy, PatchNode, Publish, Reason, RecordEvent
-from node_watcher.gather import World
+from node_watcher.gather import Cache
 from trellis import names
 from trellis.bus.bus import Bus, BusUnavailable, FactRefused
 from trellis.kube.breaker import Breaker
@@ -33,19 +33,19 @@ class Effects:
     kube: Kube
     bus: Bus
     recorder: EventRecorder
-    world: World
+    cache: Cache
     breaker: Breaker
     wrote: Callable[[Manifest, NodeView], None]
 
     async def apply(self, name: str, actions: Sequence[Action]) -> float | None:
         """Carry out the actions about one node, in order.
 
-        Returns the seconds after which a fact that could not be said, or a destruction that is held, is to be tried
+        Returns the seconds after which an event that could not be said, or a destruction that is held, is to be tried
         again; None if all is done.
 
         Raises:
             KubeError: a write was refused or not answered; what follows it was not done.
-            FactRefused: the bus will not take a fact as it is; everything else was done.
+            FactRefused: the bus will not take an event as it is; everything else was done.
         """
         again: list[float] = []
         refused = None
@@ -54,7 +54,7 @@ class Effects:
                 if (wait := await self._one(name, action)) is not None:
                     again.append(wait)
             except BusUnavailable:
-                again.append(self.world.timings.publish)  # the bus itself warns of its outage, once
+                again.append(self.cache.timings.publish)  # the bus itself warns of its outage, once
             except FactRefused as error:
                 refused = error
         if refused is not None:
@@ -81,7 +81,7 @@ class Effects:
                     await self._one(name, step)
             case Publish():
                 await self.bus.publish(action.fact, dedup=action.dedup)
-                self.world.remember(name, action.then)
+                self.cache.remember(name, action.then)
             case PatchNode():
                 patched = await self.kube.json_patch(
                     NODES, name, action.ops, field_manager=names.FIELD_MANAGER_NODE_WATCHER
@@ -96,7 +96,7 @@ class Effects:
                     message=action.message,
                 )
                 if action.then is not None:
-                    self.world.remember(name, action.then)
+                    self.cache.remember(name, action.then)
             case _:
                 assert_never(action)
         return None

@@ -1,6 +1,6 @@
 """What node_watcher knows: Nodes and installer Jobs as watched, and what it has said of them.
 
-In: changes from the informers, and by ``recall`` the last facts from the bus. Out: a frozen snapshot of one node name.
+In: changes from the informers, and by ``recall`` the last events from the bus. Out: a frozen snapshot of one node name.
 Called by ``app``; filled by ``watches``. Invariant: reading a snapshot makes no request.
 """
 
@@ -16,12 +16,12 @@ from trellis.provisioning.job_index import JobIndex
 from trellis.provisioning.shim_marks import ShimMarks
 from trellis.provisioning.shims import ShimView
 from trellis.provisioning.targets import wanted_on
-from trellis.provisioning.views import KWASM, NodeView, Wish, newest, wish_of
+from trellis.provisioning.views import KWASM, NodeView, OptIn, newest, opt_in_of
 from trellis.telemetry import TraceContext
 
 
 @dataclass(eq=False)
-class World:
+class Cache:
     """Caches of one term of leadership. Informers fill ``nodes`` and ``shims``.
 
     ``traces`` holds the trace a node's opting in began, ``causes`` what is to begin one: ``uid/resourceVersion``.
@@ -72,7 +72,7 @@ class World:
         One that was just deleted: others may follow that make it a mass deletion. One that is gone without having been
         uninstalled: it may be re-created, and then the node has it already. An annotation that opts the node out wins.
         """
-        if node.opt_in is not None and wish_of(node, auto_provision=False) is not Wish.IN:
+        if node.opt_in is not None and opt_in_of(node, auto_provision=False) is not OptIn.IN:
             return {}
         now, timings = self.deletions.clock(), self.deletions.timings
         left: dict[str, float] = {}
@@ -97,7 +97,7 @@ class World:
             held.pop(name, None)
 
     def forget_said(self) -> None:
-        """Let every fact that holds be said again: the stream that heard them is gone."""
+        """Let every event that holds be said again: the stream that heard them is gone."""
         self.said = {name: Said(said.uid, complained=said.complained) for name, said in self.said.items()}
 
     def names(self) -> set[str]:

@@ -1,7 +1,7 @@
 """What node_watcher hears on the bus: how provisioning went.
 
-In: facts of ``provisioner``. Out: acknowledgements, given when a run of the node that saw what the fact says is done;
-a run where the watch is behind the bus. Called by the bus. Invariant: a fact is a hint; the Job and the Node are read
+In: events of ``provisioner``. Out: acknowledgements, given when a run of the node that saw what the event says is done;
+a run where the watch is behind the bus. Called by the bus. Invariant: an event is a hint; the Job and the Node are read
 before acting. Source: ADR 102.
 """
 
@@ -19,7 +19,7 @@ CONSUMED = (ProvisionSucceeded, ProvisionFailed)
 
 
 def on_provision(jobs: JobIndex, queue: KeyedQueue[str]) -> Callable[[Received[ProvisionFact]], None]:
-    """Return the handler of provisioning facts; ``jobs``: as the watch shows them."""
+    """Return the handler of provisioning events; ``jobs``: as the watch shows them."""
 
     def handle(received: Received[ProvisionFact]) -> None:
         fact = received.fact
@@ -32,7 +32,7 @@ def on_provision(jobs: JobIndex, queue: KeyedQueue[str]) -> Callable[[Received[P
 
 
 def is_shown(fact: ProvisionFact, jobs: Iterable[JobView]) -> bool:
-    """Return whether the watch has shown, of the Jobs of a node, that the one of a fact ended so."""
+    """Return whether the watch has shown, of the Jobs of a node, that the one of an event ended so."""
     for job in jobs:
         if f"{job.namespace}/{job.name}" == fact.job:
             return bool(job.failure) if isinstance(fact, ProvisionFailed) else job.state is JobState.COMPLETE

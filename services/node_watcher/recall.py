@@ -7,22 +7,22 @@ Invariant: a lost stream is no trouble: then all is published again, which reade
 from __future__ import annotations
 
 from node_watcher.domain.actions import Said
-from node_watcher.gather import World
+from node_watcher.gather import Cache
 from trellis.bus.bus import Bus
 from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 
 NODE_FACTS = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone, NodeReady)
 
 
-async def recall(world: World, bus: Bus) -> None:
+async def recall(cache: Cache, bus: Bus) -> None:
     """Read back the last events about each node."""
     facts = [fact async for fact in bus.last_facts(NODE_FACTS)]
     for fact in facts:
-        world.remember(fact.name, said_after(world.said.get(fact.name), fact))
+        cache.remember(fact.name, said_after(cache.said.get(fact.name), fact))
 
 
 def said_after(said: Said | None, fact: NodeFact) -> Said | None:
-    """Return what has been said once this fact is added, facts coming in the order they were said."""
+    """Return what has been said once this event is added, events coming in the order they were said."""
     ready = said.ready if said and said.uid == fact.uid else None
     match fact:
         case NodeOptedIn():

@@ -1,6 +1,6 @@
 """One run of a node name's key: gather, decide, apply, in the node's trace.
 
-In: names of Nodes. Out: writes and facts by ``apply``. Called by the queue of ``app``. Invariant: what is withdrawn
+In: names of Nodes. Out: writes and events by ``apply``. Called by the queue of ``app``. Invariant: what is withdrawn
 from the circuit breaker is nothing that this run would take away.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from node_watcher.apply import Effects
 from node_watcher.domain import decide as deciding
 from node_watcher.domain.actions import Action, Destroy, Publish, Snapshot
-from node_watcher.gather import World
+from node_watcher.gather import Cache
 from trellis.events.node import NodeReady
 from trellis.kube.errors import KubeError
 from trellis.kube.refusals import is_refused
@@ -21,18 +21,18 @@ from trellis.telemetry import Telemetry, TraceContext, context_from, current_tra
 
 
 @dataclass(frozen=True, slots=True)
-class Reconcile:
+class Reconciler:
     """One run of a node name's key: gather, decide, apply, in the node's trace."""
 
-    world: World
+    cache: Cache
     effects: Effects
     telemetry: Telemetry
 
     async def run(self, name: str, trace: TraceContext | None) -> float | None:
         """Bring one node up to date; raises KubeError for the queue to try again."""
-        observed_ns = self.world.observed_ns.pop(name, None)
-        await self.world.deletions.look(self.world.shims.values())
-        snapshot = self.world.snapshot(name)
+        observed_ns = self.cache.observed_ns.pop(name, None)
+        await self.cache.deletions.look(self.cache.shims.values())
+        snapshot = self.cache.snapshot(name)
         actions = deciding.decide(snapshot)
         destroys = any(isinstance(action, Destroy) for action in actions)
         undecided = snapshot.unknown or snapshot.look_in is not None
@@ -40,18 +40,18 @@ class Reconcile:
             self.effects.breaker.withdraw(deciding.NODES, snapshot.node.uid)
         if not actions:
             if snapshot.node is None:
-                self.world.forget(name)
+                self.cache.forget(name)
             if not undecided:
-                self.world.causes.pop(name, None)  # what holds is published: nothing begins by it
+                self.cache.causes.pop(name, None)  # what holds is published: nothing begins by it
             return snapshot.look_in
         with self._span(snapshot, trace, observed_ns, actions):
             if (current := current_trace()) is not None:
-                self.world.traces[name] = current
+                self.cache.traces[name] = current
             again = await self._apply(snapshot, actions)
-        if (said := self.world.said.get(name)) is not None and said.opted_in:
-            self.world.causes.pop(name, None)  # until that is published, a retry is in the same trace
+        if (said := self.cache.said.get(name)) is not None and said.opted_in:
+            self.cache.causes.pop(name, None)  # until that is published, a retry is in the same trace
         if any(isinstance(action, Publish) and isinstance(action.fact, NodeReady) for action in actions):
-            self.world.traces.pop(name, None)  # what happens to the node from now on is another story
+            self.cache.traces.pop(name, None)  # what happens to the node from now on is another story
         return min((one for one in (again, snapshot.look_in) if one is not None), default=None)
 
     def _span(
@@ -61,10 +61,10 @@ class Reconcile:
 
         ``observed_ns``: when the watch showed the change, where the run begins a trace.
         """
-        name, cause = f"reconcile node {snapshot.name}", self.world.causes.get(snapshot.name)
+        name, cause = f"reconcile node {snapshot.name}", self.cache.causes.get(snapshot.name)
         done = [type(action).__name__ for action in actions]
         attributes = {"k8s.node.name": snapshot.name, "trellis.actions": done}
-        former = self.world.traces.get(snapshot.name)
+        former = self.cache.traces.get(snapshot.name)
         begun = self.telemetry.trace_of(cause) if cause is not None else None
         again = former is not None and begun is not None and former.trace_id == begun.trace_id
         parent = begun if again else self._trace_of(snapshot)
@@ -91,7 +91,7 @@ class Reconcile:
         """Return the trace a change belongs to: the Job's, else the one the node's opting in began."""
         node, said = snapshot.node, snapshot.said
         if node is None or (said is not None and not (said.opted_in and said.uid == node.uid)):
-            self.world.traces.pop(snapshot.name, None)
+            self.cache.traces.pop(snapshot.name, None)
         if snapshot.job is not None and snapshot.job.traceparent:
             return trace_from(snapshot.job.traceparent)
-        return self.world.traces.get(snapshot.name)
+        return self.cache.traces.get(snapshot.name)

@@ -1,4 +1,4 @@
-"""What node_watcher can be told; the only place that reads its environment."""
+"""Settings of node_watcher from the environment. No other module of the service reads the environment."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ class Settings(ServiceSettings):
 
     service: ClassVar[str] = NODE_WATCHER
 
-    auto_provision: bool = Field(default=False, description="provision every Linux node, annotated or not")
+    auto_provision: bool = Field(
+        default=False, description="Provision every Linux node, with or without the opt-in annotation."
+    )
     installer_namespace: DnsLabel = Field(
-        default="trellis-installers", description="namespace of the installer Jobs, the only privileged pods"
+        default="trellis-installers",
+        description="Namespace of the installer Jobs, whose pods are the only privileged ones.",
     )
     claim_namespace: DnsLabel = Field(
         default=CLAIM_NAMESPACE,
-        description="namespace of the Lease trellis-nodes, by which one installation provisions the nodes of a cluster",
+        description="Namespace of the Lease trellis-nodes, which allows one installation per cluster to provision "
+        "nodes.",
     )

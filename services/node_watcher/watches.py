@@ -9,33 +9,33 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from node_watcher.gather import World
+from node_watcher.gather import Cache
 from trellis.kube.informer import Change
 from trellis.provisioning.views import JobView, NodeView, opting_in
 
 Enqueue = Callable[[str], None]
 
 
-def on_node(world: World, enqueue: Enqueue) -> Callable[[Change[NodeView]], None]:
+def on_node(cache: Cache, enqueue: Enqueue) -> Callable[[Change[NodeView]], None]:
     """Return the handler of Node changes; the moment of the first one begins the node's trace."""
 
     def handle(change: Change[NodeView]) -> None:
-        world.observed_ns.setdefault(change.key, time.time_ns())
-        world.marks.take_node(change.key, change.new)
+        cache.observed_ns.setdefault(change.key, time.time_ns())
+        cache.marks.take_node(change.key, change.new)
         if change.new is not None and (cause := opting_in(change.old, change.new)) is not None:
-            world.causes[change.key] = cause
-            world.traces.pop(change.key, None)
+            cache.causes[change.key] = cause
+            cache.traces.pop(change.key, None)
         enqueue(change.key)
 
     return handle
 
 
-def on_job(world: World, enqueue: Enqueue) -> Callable[[Change[JobView]], None]:
+def on_job(cache: Cache, enqueue: Enqueue) -> Callable[[Change[JobView]], None]:
     """Return the handler of Job changes."""
 
     def handle(change: Change[JobView]) -> None:
-        world.jobs.change(change.old, change.new)
-        world.marks.take_job(change.old, change.new)
+        cache.jobs.change(change.old, change.new)
+        cache.marks.take_job(change.old, change.new)
         job = change.new or change.old
         if job is not None and job.node:
             enqueue(job.node)

@@ -51,7 +51,7 @@ _CONTAINER: Final[Sequence[tuple[str, Changed]]] = (
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that admission changed. ``text``: what it was and is, for people."""
+    """One thing that admission changed. ``text``: what it was and is, for users."""
 
     what: Changed
     text: str
@@ -108,7 +108,7 @@ async def delete_unusable(kube: Kube, made: Manifest) -> None:
 
 
 def is_usable(made: Manifest) -> bool:
-    """Say whether a Job can be found and understood, works on its node, and has one pod at a time."""
+    """Return whether a Job can be found and understood, works on its node, and has one pod at a time."""
     metadata, spec = made["metadata"], made["spec"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     node = annotations.get(names.ANNOTATION_NODE)
@@ -195,7 +195,7 @@ def _containers(asked: Manifest, returned: Manifest) -> list[Difference]:
 
 
 def _holds(asked: object, returned: object) -> bool:
-    """Say whether what was asked for is what there is; a mapping may have more."""
+    """Return whether what was asked for is what there is; a mapping may have more."""
     if isinstance(asked, Mapping):
         return isinstance(returned, Mapping) and all(returned.get(key) == value for key, value in asked.items())
     return asked == returned

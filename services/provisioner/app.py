@@ -18,9 +18,9 @@ from provisioner.domain.canary import CanaryPod
 from provisioner.domain.canary_resources import CANARY_PODS, view_canary
 from provisioner.gather import Gather
 from provisioner.handlers import CONSUMED, on_node_fact
-from provisioner.planner import Planner, report_ledger, show_handover
+from provisioner.planner import FleetReconciler, report_ledger, show_handover
 from provisioner.queues import Queues
-from provisioner.reconciler import FollowShims, Reconcile
+from provisioner.reconciler import Reconciler, ShimReconciler
 from provisioner.refusals import FAILED_CREATE, RefusedNodes, view_pod_refusal
 from provisioner.rollout_apply import RolloutEffects
 from provisioner.settings import Settings
@@ -36,7 +36,7 @@ from trellis.kube.breaker import Breaker, Scope, named
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.informer import Informer
-from trellis.kube.permissions import words_of
+from trellis.kube.permissions import describe_error
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import Refusals, is_refused, unready
 from trellis.kube.resources import DEPLOYMENTS, EVENTS, JOBS, NODES, PODS, SHIMS
@@ -69,7 +69,7 @@ def create_app(
         kube=kube,
         bus=bus,
         claims=settings.claim_namespace,
-        words=partial(words_of, remedy=APPLY_AGAIN),
+        describe_error=partial(describe_error, remedy=APPLY_AGAIN),
     )
 
 
@@ -145,8 +145,8 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     show = partial(jobs.wrote, former=None)
     effects = Effects(kube, bus, recorder, cache, telemetry, breaker, proof, show, queues.plan_soon)
     gather = Gather(kube, cache)
-    planner = Planner(gather, cache, RolloutEffects(kube, bus, recorder, cache), telemetry, queues.nodes)
-    follow = FollowShims(ShimGather(kube, cache), cache, ShimEffects(kube, recorder, cache), telemetry)
+    planner = FleetReconciler(gather, cache, RolloutEffects(kube, bus, recorder, cache), telemetry, queues.nodes)
+    follow = ShimReconciler(ShimGather(kube, cache), cache, ShimEffects(kube, recorder, cache), telemetry)
     # The nodes are reported by ``cache.refused``.
     refused_nodes = Refusals(
         queues.nodes, lambda _: None, timings.refusals, refuses=lambda one: is_refused(one) or isinstance(one, NotFound)
@@ -156,7 +156,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     return Work(
         [nodes, shims, jobs, deployments, canaries, pod_refusals],
         {
-            queues.nodes: refused_nodes.heeding(Reconcile(gather, cache, effects, telemetry).run),
+            queues.nodes: refused_nodes.heeding(Reconciler(gather, cache, effects, telemetry).run),
             queues.plans: refused_plans.heeding(planner.run),
             queues.shims: refused_shims.heeding(follow.run),
         },

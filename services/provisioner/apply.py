@@ -1,7 +1,7 @@
-"""Provisioner's side effects on nodes: Jobs and their verdicts, Events, facts. ``rollout_apply``: those of plans.
+"""Provisioner's side effects on nodes: Jobs and their verdicts, Events, events. ``rollout_apply``: those of plans.
 
 In: actions. Out: writes to Kubernetes and the bus. Called by ``app``.
-Invariants: a Job whose facts could not be said is not deleted, so that they are said later; nothing is destroyed
+Invariants: a Job whose events could not be said is not deleted, so that they are said later; nothing is destroyed
 without leave of the breaker; a lost bus keeps nothing else from being done.
 """
 
@@ -71,7 +71,7 @@ class Effects:
 
         Raises:
             KubeError: a write was refused or not answered; what follows it was not done.
-            FactRefused: the bus will not take a fact as it is; everything but deleting its Job was done.
+            FactRefused: the bus will not take an event as it is; everything but deleting its Job was done.
         """
         steps, again = await self._with_leave(actions)
         unsaid, refused = False, None
@@ -156,7 +156,7 @@ class Effects:
         job = names.installer_job_name(*names_of)
         what = (task.target.digest, action.attempt)
         if (noted := self.cache.job_begins(node.uid, what, job)) is None:
-            _log.info("the slot went to another node, or is about to", node=node.name, attempt=action.attempt)
+            _log.info("slot taken by another node", node=node.name, attempt=action.attempt)
             return None
         waited = self.kube.now() - noted.waiting_since if noted.waiting_since is not None else 0.0
         with self.telemetry.tracer.start_as_current_span(
@@ -254,11 +254,13 @@ class Effects:
         read = {"uid": job.uid, "resourceVersion": job.resource_version}
         patch = {"metadata": read, "spec": {"activeDeadlineSeconds": END_NOW_SECONDS}}
         await self.kube.merge_patch(JOBS, job.name, patch, job.namespace, field_manager=names.FIELD_MANAGER_PROVISIONER)
-        _log.info("installer job told to end", node=job.node, job=job.name, reason=action.reason.value)
+        _log.info("installer job terminated", node=job.node, job=job.name, reason=action.reason.value)
 
     async def _judge(self, action: JudgeFailed) -> None:
         job = action.job
-        _log.warning("provisioning failed", node=job.node, job=job.name, reason=action.reason.value, why=action.message)
+        _log.warning(
+            "provisioning failed", node=job.node, job=job.name, reason=action.reason.value, message=action.message
+        )
         annotations = {names.ANNOTATION_JOB_FAILURE: f"{action.reason.value}: {action.message}"}
         if action.disruptive:
             annotations[names.ANNOTATION_DISRUPTIVE] = "true"

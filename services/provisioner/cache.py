@@ -43,8 +43,10 @@ from trellis.provisioning.views import JobView, NodeView, opting_in
 from trellis.telemetry import TraceContext
 
 PLAN_REST: Final = 3.0
-"""Times what the last plan took, with writing the ledger: however many nodes there are, and in work, plans take no more
-than a quarter of the event loop. Who comes after such a rest waits for nothing but the burst."""
+"""Multiple of the duration of the last plan, including the ledger write, between two plans.
+
+Plans take at most a quarter of the event loop, for any number of nodes. A change after such a rest is planned at once.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Noted:
     """What is known of a Node besides what it says itself.
 
     ``trace``: the one that its opting in began; ``plan``: that of the plan that claimed it. ``waiting_since``: for a
-    slot, Unix seconds. ``blocked_until``: monotonic, its slot is given back; ``in_use``: for people, what keeps a Shim
+    slot, Unix seconds. ``blocked_until``: monotonic, its slot is given back; ``in_use``: for users, what keeps a Shim
     there that is to go. ``told_unserved``, ``told_skip``: what its Events report: that there is nothing to install on
     it, why it is skipped.
     """
@@ -108,7 +110,7 @@ class Cache:
     """By Shim, what the API server answered to its RuntimeClass."""
     _newest_versions: dict[str, tuple[str, Manifest]] = field(default_factory=dict)
     """By Shim its uid, and the version that its newest revision has."""
-    settled_at: float = 0.0  # monotonic: from then on nodes may be begun
+    debounce_until: float = 0.0  # monotonic: from then on nodes may be begun
     rested_at: float = 0.0  # monotonic: the next plan is not made before
     _plan_seconds: float = 0.0  # how long the last plan took
 
@@ -178,8 +180,8 @@ class Cache:
     def wishes_changed(self) -> None:
         """Let no node be begun for a moment; changes within that moment do not make it longer."""
         now = time.monotonic()
-        if now >= self.settled_at:
-            self.settled_at = now + self.timings.settle
+        if now >= self.debounce_until:
+            self.debounce_until = now + self.timings.settle
 
     def controllers_changed(self, controllers: tuple[Controller, ...]) -> tuple[Controller, ...]:
         """Take note of the controllers beside which nothing is begun; returns the former ones."""
@@ -233,7 +235,7 @@ class Cache:
             self._note(node.uid, plan=trace)
 
     def plan_began(self, now: float) -> None:
-        """Take note that a plan begins; changes come meanwhile, too, so the next one rests as long as this one did."""
+        """Record the start of a plan; the next plan waits as long as this one, as changes arrive in the meantime."""
         self.rested_at = now + min(self.timings.plan_rest, PLAN_REST * self._plan_seconds)
 
     def plan_ended(self, began: float, now: float) -> None:
@@ -251,7 +253,7 @@ class Cache:
         """Take note that a Job (digest, attempt) is about to be asked for, if its node has the slot at this moment.
 
         Returns what was noted of the node; None if it has no slot. A decision is older than its write: the planner may
-        have given the slot to another node meanwhile, or be about to.
+        have given the slot to another node in the meantime, or be about to.
         """
         ledgers = [self.ledger, *([self._writing] if self._writing is not None else [])]
         slots = [slot for one in ledgers if one is not None and (slot := one.entries.get(uid)) is not None]
@@ -278,7 +280,7 @@ class Cache:
         self._certain.add(tried) if certain else self._certain.discard(tried)
 
     def slot_given_back(self, uid: str, seconds: float, why: str) -> None:
-        """Take note that a node waits for something else. ``why``: for people, what keeps a Shim there; or ""."""
+        """Take note that a node waits for something else. ``why``: for users, what keeps a Shim there; or ""."""
         self._note(uid, blocked_until=time.monotonic() + seconds, **({"in_use": why} if why else {}))
 
     def event_published(self, mark: str) -> None:
@@ -328,7 +330,7 @@ class Cache:
         return self._noted.get(uid, _NOTHING)
 
     def in_use(self) -> dict[str, str]:
-        """Return by Node uid what keeps a Shim there that is to go, for people."""
+        """Return by Node uid what keeps a Shim there that is to go, for users."""
         return {uid: one.in_use for uid, one in self._noted.items() if one.in_use}
 
     def held(self) -> frozenset[str]:

@@ -76,7 +76,7 @@ class ProofEffects:
         read = {"uid": job.uid, "resourceVersion": job.resource_version}
         patch = {"metadata": read | {"annotations": {names.ANNOTATION_PROOF: action.proof.value}}}
         await self.kube.merge_patch(JOBS, job.name, patch, job.namespace, field_manager=names.FIELD_MANAGER_PROVISIONER)
-        _log.info("installer job proved", node=job.node, job=job.name, proof=action.proof.value)
+        _log.info("installer job verified", node=job.node, job=job.name, proof=action.proof.value)
 
     async def _take_back(self, action: CreateUndo) -> float | None:
         """Make the Job that takes back what another did."""
@@ -92,7 +92,7 @@ class ProofEffects:
                 await create_job(self.kube, manifest)
             except AlreadyExists:  # ours, which the watch shows, or one without marks that no watch shows
                 return self.cache.timings.nodes.name_taken
-        _log.warning("taking back what did not prove itself", node=job.node, shims=task.blamed, why=task.why)
+        _log.warning("verification failed, rolling back", node=job.node, shims=task.blamed, message=task.why)
         return None
 
     async def _ensure_class(self, canary: Canary) -> None:

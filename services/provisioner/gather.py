@@ -1,7 +1,7 @@
 """Reads what a plan of all nodes, and a decision about one, depend on. It changes nothing.
 
-In: ``cache``, and from the API server what no informer watches: the ledger, an installer's pod, who uses a Shim, former
-versions. Out: frozen worlds for ``plan``, frozen snapshots for ``decide``. Called by ``planner`` and ``reconciler``.
+In: ``cache``, and reads of unwatched objects: the ledger, pods of installers and users of Shims, former versions.
+Out: frozen fleet snapshots for ``plan``, frozen snapshots for ``decide``. Called by ``planner``, ``reconciler``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from provisioner.domain.actions import Snapshot
 from provisioner.domain.canary import Canary, CanaryPod, canary_of
 from provisioner.domain.decide import inspect, labelled, leaving, to_begin, unserved
 from provisioner.domain.job_clock import at_work
-from provisioner.domain.plan import World, begun_of, forgives
+from provisioner.domain.plan import FleetSnapshot, begun_of, forgives
 from provisioner.domain.resources import Manifest, Task
 from provisioner.domain.tasks import Former, Rules, had_of, kept_version, task_of
 from provisioner.domain.unconfirmed import doubted, feared_on
@@ -49,10 +49,10 @@ class Gather:
     kube: Kube
     cache: Cache
 
-    def world(self) -> World:
+    def fleet_snapshot(self) -> FleetSnapshot:
         """Return all that a plan may depend on.
 
-        Of the nodes only those at which something is to be done or is under way: the others are counted.
+        Of the nodes only those at which something is to be done or is in progress: the others are counted.
         """
         cache, settings = self.cache, self.cache.settings
         ledger = cache.ledger or Ledger({})
@@ -64,7 +64,7 @@ class Gather:
                 targets[index] = view, cache.fleet.target(view)
         left = {job.uid: cache.clock.left(job) for of_node in jobs.values() for job in of_node}
         named = () if cache.shims_known() else {name for entry in ledger.entries.values() for name in entry.shims}
-        return World(
+        return FleetSnapshot(
             nodes=tuple(node for node, _ in targets),
             targets={node.uid: target for node, target in targets if target is not None},
             resting=resting,
@@ -73,7 +73,7 @@ class Gather:
             limits=settings.limits(cache.shims.values()),
             retries=settings.retries(),
             held=cache.held(),
-            settles_in=max(0.0, cache.settled_at - time.monotonic()),
+            settles_in=max(0.0, cache.debounce_until - time.monotonic()),
             held_again=cache.timings.held,
             hands_off=frozenset(
                 node.uid for node, target in targets if target and (labelled(node, target) or self._other(node, target))
@@ -175,7 +175,7 @@ class Gather:
         return task_of(node, target, shims, Rules(settings.handler, image, checksum, settings.allow_http, retry))
 
     def _other(self, node: NodeView, target: Target) -> Controller | None:
-        """Return the controller of somebody else that keeps us from what is to be done on a node."""
+        """Return the controller of another owner that keeps us from what is to be done on a node."""
         controllers = self.cache.controllers
         return keeping_off(node, changes_of(node, target), controllers) if controllers else None
 

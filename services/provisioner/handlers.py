@@ -1,8 +1,8 @@
 """What provisioner hears on the bus: nodes that opted in or out, were replaced or deleted.
 
-In: facts of ``node_watcher``. Out: acknowledgements, given when a run of the node that saw what the fact says is done;
-a run and a plan where the watch is behind the bus. Called by the bus. Invariant: a fact is a hint; the Node is read
-before acting. Source: ADR 102.
+In: events of ``node_watcher``. Out: acknowledgements, given when a run of the node that saw what the event says is
+done; a run and a plan where the watch is behind the bus. Called by the bus. Invariant: an event is a hint; the Node is
+read before acting. Source: ADR 102.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CONSUMED = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone)
 def on_node_fact(
     cache: Cache, queue: KeyedQueue[str], plan: Callable[[], None]
 ) -> Callable[[Received[NodeFact]], None]:
-    """Return the handler of facts about nodes; an opting in that no annotation shows tells the trace for its Job."""
+    """Return the handler of events about nodes; an opting in that no annotation shows tells the trace for its Job."""
 
     def handle(received: Received[NodeFact]) -> None:
         fact = received.fact
@@ -37,7 +37,7 @@ def on_node_fact(
 
 
 def is_shown(fact: NodeFact, node: NodeView | None) -> bool:
-    """Return whether the watch has shown of a node, which it has as ``node``, what a fact says.
+    """Return whether the watch has shown of a node, which it has as ``node``, what an event says.
 
     Resource versions of one kind are numbers that grow (KEP-5504); one that is no number is not compared.
     """

@@ -32,7 +32,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Planner:
+class FleetReconciler:
     """The run of the planner's one key: who gets a slot, written to the ledger before any Job is made."""
 
     gather: Gather
@@ -54,13 +54,13 @@ class Planner:
     async def _plan(self) -> float | None:
         if just_read := self.cache.ledger is None:
             self.cache.ledger_accepted(await ledger_manifest(self.gather.kube, self.cache.settings.namespace))
-        world = self.gather.world()
-        if world.shims_unknown:
+        snapshot = self.gather.fleet_snapshot()
+        if snapshot.shims_unknown:
             return None  # the informer of Shims calls for a plan as soon as they can be listed
-        outcome = plan(world)
+        outcome = plan(snapshot)
         self.telemetry.metrics.rollouts_halted.labels(self.telemetry.service).set(len(outcome.ledger.halted))
-        self.cache.planned(outcome, world.now)
-        if outcome.ledger != world.ledger:
+        self.cache.planned(outcome, snapshot.now)
+        if outcome.ledger != snapshot.ledger:
             attributes = {
                 "trellis.claimed": len(outcome.claimed),
                 "trellis.released": len(outcome.released),
@@ -72,11 +72,11 @@ class Planner:
                 written = await self.effects.write_ledger(outcome)
                 if (plan_trace := current_trace()) is not None:
                     self.cache.claimed(outcome, plan_trace)
-                if outcome.ledger.halted != world.ledger.halted:
-                    await self.effects.show_rollout(outcome, world.ledger.halted, written)
+                if outcome.ledger.halted != snapshot.ledger.halted:
+                    await self.effects.show_rollout(outcome, snapshot.ledger.halted, written)
         # A slot that a former leader gave, and whose Job it did not live to make, is known to nobody else.
         begin = (
-            [node for node in world.nodes if node.uid in outcome.ledger.entries]
+            [node for node in snapshot.nodes if node.uid in outcome.ledger.entries]
             if just_read
             else (*outcome.claimed, *outcome.feared)
         )
@@ -104,7 +104,7 @@ async def show_handover(health: Health, until: float, plan_soon: Callable[[], No
         if seconds > 0:
             text = f"nodes with a runtime are not begun for {seconds:.0f} s after another installation gave them up"
             health.note(HANDOVER, text)
-            _log.warning("took over from another installation", settle_seconds=round(seconds))
+            _log.warning("took over the nodes from another installation", settle_seconds=round(seconds))
             await asyncio.sleep(seconds)
             health.note(HANDOVER, "")
             plan_soon()

@@ -24,7 +24,7 @@ from trellis.telemetry import Telemetry, TraceContext, caused, trace_from
 
 
 @dataclass(frozen=True, slots=True)
-class Reconcile:
+class Reconciler:
     """One run of a node name's key: gather, decide, apply, in the node's trace."""
 
     gather: Gather
@@ -71,7 +71,7 @@ class Reconcile:
 
 
 @dataclass(frozen=True, slots=True)
-class FollowShims:
+class ShimReconciler:
     """One run of a Shim's key: gather, decide, apply."""
 
     gather: ShimGather

@@ -1,6 +1,6 @@
 """Side effects of a plan: the ledger, and what is said of a rollout that is halted or goes on.
 
-In: plans. Out: the ledger in Kubernetes, Events on it, facts. Called by ``app``.
+In: plans. Out: the ledger in Kubernetes, Events on it, events. Called by ``app``.
 Invariants: the ledger is written by compare-and-swap before a Job of it exists; what was said of a halt stands in it.
 """
 
@@ -36,7 +36,7 @@ class RolloutEffects:
         """Write the plan's ledger over the one it was made from; returns it as the API server has accepted it.
 
         Raises:
-            Conflict: another wrote it meanwhile; KubeError: no certain answer. Either way it is read anew.
+            Conflict: another wrote it in the meantime; KubeError: no certain answer. Either way it is read again.
         """
         version = self._version()
         manifest = make_ledger(self.cache.settings.namespace, plan.ledger, version)
@@ -76,7 +76,7 @@ class RolloutEffects:
         """Say on the bus which rollouts are halted, or are no more, unless the ledger has the mark that it was said.
 
         Returns:
-            Whether it is still to be said: the bus is away, and planning does not wait for it.
+            Whether it is still to be said: NATS is unreachable, and planning does not wait for it.
         """
         ledger = plan.ledger
         told = frozenset() if self.cache.halts_lost else frozenset(ledger.told)
@@ -93,7 +93,7 @@ class RolloutEffects:
                 return True  # the bus itself warns of its outage, once
             except FactRefused as error:
                 # Saying it again is of no use; the ledger and its Event say it too.
-                _log.error("the rollout's change was not said on the bus", fact=fact.fact, error=str(error))
+                _log.error("rollout event not published", fact=fact.fact, error=str(error))
         self.cache.halts_published()
         if ledger.halted != ledger.told:
             await self.write_ledger(replace(plan, ledger=replace(ledger, told=ledger.halted)))
@@ -103,7 +103,7 @@ class RolloutEffects:
         return self.cache.ledger.version if self.cache.ledger is not None else None
 
     def _digest(self, shim: str) -> str:
-        """Return what names a shim's version for people: the legacy image's digest, a Shim's generation."""
+        """Return what names a shim's version for users: the legacy image's digest, a Shim's generation."""
         view = self.cache.shims.get(shim)
         return (self.cache.installer.digest or "") if view is None else f"{view.name}-{view.generation}"
 

@@ -1,4 +1,4 @@
-"""What provisioner can be told; the only place that reads its environment."""
+"""Settings of provisioner from the environment. No other module of the service reads the environment."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CONFIG_MAP = re.compile(rf"{_NAME.pattern}(/[A-Za-z0-9._-]+)?")
 
 
 def _public(value: str) -> str:
-    """Refuse what would show a password to everyone who may read Jobs."""
+    """Reject a URL with credentials: everyone who may read the Jobs would see them."""
     if "@" in urlsplit(value).netloc:
         message = (
             "needs an address without user and password, because everyone who may read the Jobs would see them; "
@@ -77,86 +77,103 @@ class Settings(ServiceSettings):
 
     service: ClassVar[str] = PROVISIONER
 
-    auto_provision: bool = Field(default=False, description="provision every Linux node, annotated or not")
+    auto_provision: bool = Field(
+        default=False, description="Provision every Linux node, with or without the opt-in annotation."
+    )
     claim_namespace: DnsLabel = Field(
         default=CLAIM_NAMESPACE,
-        description="namespace of the Lease trellis-nodes, by which one installation provisions the nodes of a cluster",
+        description="Namespace of the Lease trellis-nodes, which allows one installation per cluster to provision "
+        "nodes.",
     )
     installer_namespace: DnsLabel = Field(
-        default="trellis-installers", description="namespace of the installer Jobs, the only privileged pods"
+        default="trellis-installers",
+        description="Namespace of the installer Jobs, whose pods are the only privileged ones.",
     )
     installer_image: str = Field(
         default="ghcr.io/kwasm/kwasm-node-installer:main",
         pattern=r"^\S*$",
-        description="KWasm-compatible installer image, for opted-in nodes while no Shim is labelled as their default; "
-        "pin it by digest; empty for none",
+        description="KWasm-compatible installer image for opted-in nodes while no Shim is labelled as their default. "
+        "Pin it by digest. Empty: none.",
     )
     node_installer_image: str = Field(
         default="ghcr.io/trellis-wasm/node-installer:latest",
         min_length=1,
         pattern=r"^\S+$",
-        description="image of our own installer, which Shims are installed with; pin it by digest",
+        description="Image of the Trellis installer, which installs Shims. Pin it by digest.",
     )
     require_checksum: bool = Field(
-        default=True, description="install nothing of a Shim whose source has no sha256 or digest"
+        default=True, description="Reject Shims whose source has neither a sha256 nor a digest."
     )
-    allow_http: bool = Field(default=False, description="let Shims be fetched without TLS")
+    allow_http: bool = Field(default=False, description="Allow Shims to be downloaded without TLS.")
     shim_keys: Annotated[str, AfterValidator(_keys)] = Field(
         default="",
-        description="public keys (PEM, one after another): install nothing of a Shim that none of them signed; empty: "
-        "signatures are not asked for",
+        description="Public keys (concatenated PEM) that verify the signatures of Shims. Shims without a valid "
+        "signature are rejected. Empty: signatures are not verified.",
     )
-    installer_pull_policy: PullPolicy = Field(default="IfNotPresent", description="imagePullPolicy of the installer")
-    installer_service_account: DnsLabel = Field(default="default", description="its token is never mounted")
-    installer_cpu: str = Field(default="50m", description="CPU request of the installer")
-    installer_memory: str = Field(default="128Mi", description="memory request and limit of the installer")
+    installer_pull_policy: PullPolicy = Field(
+        default="IfNotPresent", description="imagePullPolicy of the installer pods."
+    )
+    installer_service_account: DnsLabel = Field(
+        default="default", description="Service account of the installer pods. Its token is never mounted."
+    )
+    installer_cpu: str = Field(default="50m", description="CPU request of the installer pods.")
+    installer_memory: str = Field(default="128Mi", description="Memory request and limit of the installer pods.")
     installer_pull_secrets: Annotated[str, AfterValidator(_secrets)] | None = Field(
-        default=None, description="Secrets for the installer's own image, in the namespace of its Jobs; commas between"
+        default=None,
+        description="imagePullSecrets of the installer pods, in the namespace of the Jobs, separated by commas.",
     )
     installer_otlp_endpoint: PublicUrl | None = Field(
         default=None,
-        description="where our installer sends its spans; the service's endpoint if unset, unless that is loopback",
+        description="OTLP/HTTP endpoint for the traces of the Trellis installer. If unset: TRELLIS_OTLP_ENDPOINT, "
+        "unless that is a loopback address.",
     )
     installer_https_proxy: ProxyUrl | None = Field(
-        default=None, description="proxy of our installer for https, without credentials"
+        default=None, description="HTTPS proxy of the Trellis installer, without credentials."
     )
     installer_http_proxy: ProxyUrl | None = Field(
-        default=None, description="proxy of our installer for http, without credentials"
+        default=None, description="HTTP proxy of the Trellis installer, without credentials."
     )
     installer_no_proxy: str | None = Field(
-        default=None, description="hosts, domains and networks that our installer reaches without a proxy"
+        default=None, description="Hosts, domains and networks that the Trellis installer reaches without a proxy."
     )
     installer_proxy_secret: Subdomain | None = Field(
         default=None,
-        description="Secret in the namespace of the Jobs with HTTPS_PROXY, and HTTP_PROXY and NO_PROXY if wanted",
+        description="Secret in the namespace of the Jobs with the key HTTPS_PROXY and the optional keys HTTP_PROXY and "
+        "NO_PROXY.",
     )
     installer_ca_config_map: ConfigMapKey | None = Field(
         default=None,
-        description="ConfigMap in the namespace of the Jobs with CAs that our installer trusts besides the system's: "
-        f"<name> (its key is {_CA_KEY}) or <name>/<key>",
+        description=") or <name>/<key>.",
     )
     handler: DnsLabel | None = Field(
-        default=None, description="runtime handler the image installs; with it nodes are proved by their own status"
+        default=None,
+        description="Runtime handler that the KWasm-compatible image installs. If set, nodes are verified by their "
+        "status.",
     )
     max_unavailable: CountOrPercent = Field(
-        default=CountOrPercent(10, is_percent=True), description="nodes in work at a time, number or percentage"
+        default=CountOrPercent(10, is_percent=True),
+        description="Maximum number or percentage of nodes that are provisioned at the same time.",
     )
     halt_after_failures: int = Field(
-        default=5, ge=0, description="no further node is begun while so many fail; 0 never halts"
+        default=5, ge=0, description="Number of failed nodes at which a rollout halts. 0: it never halts."
     )
-    job_deadline: PositiveSeconds = Field(default=600.0, description="how long one attempt may take")
-    job_retries: int = Field(default=2, ge=0, le=10, description="pods an attempt may start after its first failed")
-    retry_min: PositiveSeconds = Field(default=10.0, description="wait before the second attempt; doubles after")
-    retry_max: PositiveSeconds = Field(default=300.0, description="longest wait between attempts")
+    job_deadline: PositiveSeconds = Field(default=600.0, description="Maximum duration of one attempt on a node.")
+    job_retries: int = Field(
+        default=2, ge=0, le=10, description="Pods that a Job starts after its first pod failed (backoffLimit)."
+    )
+    retry_min: PositiveSeconds = Field(
+        default=10.0, description="Delay before the second attempt. It doubles with each attempt."
+    )
+    retry_max: PositiveSeconds = Field(default=300.0, description="Maximum delay between attempts.")
     verify_timeout: PositiveSeconds = Field(
-        default=120.0, description="how long the handler may take to show after the installer ended"
+        default=120.0, description="Time for the node to report the runtime handler after the installer succeeded."
     )
     inspect_after: PositiveSeconds = Field(
-        default=20.0, description="age at which a running installer's pod is looked at for trouble"
+        default=20.0, description="Age from which the pods of a running installer Job are inspected for errors."
     )
 
     def installer(self) -> Installer:
-        """Return what runs on each node."""
+        """Return the specification of the installer pods."""
         return Installer(
             image=self.installer_image,
             own_image=self.node_installer_image,
@@ -190,7 +207,7 @@ class Settings(ServiceSettings):
         )
 
     def limits(self, shims: Iterable[ShimView]) -> dict[str, ShimLimits]:
-        """Return what each rollout is held to; the legacy installer image is one of its own."""
+        """Return the limits of each rollout by Shim name; the KWasm-compatible image has its own rollout."""
         limits = {KWASM: ShimLimits(self.max_unavailable, self.halt_after_failures)}
         for shim in shims:
             halt_after = self.halt_after_failures if shim.pause_on_failures is None else shim.pause_on_failures
@@ -199,12 +216,12 @@ class Settings(ServiceSettings):
         return limits
 
     def retries(self) -> Retries:
-        """Return when a failed node is tried again."""
+        """Return the backoff for failed nodes."""
         return Retries(self.retry_min, self.retry_max)
 
 
 def _is_for_others(endpoint: str | None) -> bool:
-    """Say whether an address means the same on every node, and has no password that a Job would show."""
+    """Return whether other nodes can use the endpoint: it is no loopback address and has no credentials."""
     parts = urlsplit(endpoint or "")
     host = parts.hostname or ""
     if "@" in parts.netloc or host == "localhost" or host.endswith(".localhost"):

@@ -104,7 +104,7 @@ class ShimEffects:
         finalizers = [*others, names.FINALIZER] if action.present else others
         if not action.present:
             await self._delete_canary_class(shim)
-        _log.info("finalizer of shim changed", shim=shim.name, present=action.present, message=action.message)
+        _log.info("shim finalizer changed", shim=shim.name, present=action.present, message=action.message)
         return await self._patch(shim, {"metadata": _read(shim, "") | {"finalizers": finalizers}})
 
     async def _runtime_class(self, action: ApplyRuntimeClass) -> None:
@@ -147,7 +147,7 @@ class ShimEffects:
                 self.cache.settings.namespace,
                 field_manager=names.FIELD_MANAGER_PROVISIONER,
             )
-        _log.info("version of shim kept", shim=shim.name, revision=action.number)
+        _log.info("shim revision stored", shim=shim.name, revision=action.number)
 
     async def _drop(self, former: Revision) -> None:
         with contextlib.suppress(NotFound):

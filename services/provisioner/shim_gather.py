@@ -129,7 +129,7 @@ class ShimGather:
         return failing_on(node, target, asked_of(node, target, limits, ledger.halted))
 
     def _other(self, shim: ShimView, tally: Tally) -> Controller | None:
-        """Return the controller of somebody else that works on this Shim, or on nodes that have it or are to."""
+        """Return the controller of another owner that works on this Shim, or on nodes that have it or are to."""
         if not self.cache.controllers:
             return None
         return working_on(shim.name, (one.node for one in tally.members.values()), self.cache.controllers)

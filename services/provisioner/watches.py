@@ -67,7 +67,7 @@ def on_shim(cache: Cache, follow: Wake, list_all: Callable[[], None]) -> Callabl
 
 
 def wishes_differ(change: Change[ShimView]) -> bool:
-    """Say whether nodes may be to have something else now; our own finalizer is none of their business."""
+    """Return whether nodes may be to have something else now; our own finalizer is none of their business."""
     old, new = (replace(view, finalizers=()) if view else None for view in (change.old, change.new))
     return old != new
 
@@ -84,10 +84,10 @@ def on_controller(
         before = cache.controllers_changed(now)
         for controller in now:
             if controller not in before:
-                _log.warning("another controller is active: hands off", advice=controller.advice)
+                _log.warning("another controller is active, writing nothing", advice=controller.advice)
         for controller in before:
             if controller not in now:
-                _log.info("another controller is gone or taken over", controller=controller.place)
+                _log.info("other controller stopped or taken over", controller=controller.place)
         if before != now:
             list_all()
 

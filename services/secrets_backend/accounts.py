@@ -3,7 +3,7 @@
 In: links. Out: links that are one account. Called by ``serving``, for each connection. Invariants: only a word that was
 said on one link and heard on the other makes two links one, so whoever is in no account of a link gets nothing of its
 grant; a connection's word is said to all at once, and only who hears it answers: strangers cost nothing.
-Why nobody is asked whose account it is: a group of hosts may name a server of its own, which answers anything, and on a
+Why nobody is asked whose account it is: a host group may name a server of its own, which answers anything, and on a
 shared one whoever subscribes ``$SYS.REQ.USER.INFO`` is asked, too (nats-server 2.15).
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from secrets_backend.gather import Known
+from secrets_backend.gather import Cache
 from secrets_backend.timings import AccountTimings
 from trellis.lattice.connection.address import LinkAddress
 from trellis.lattice.connection.link import INBOX, Link, LinkAwayError
@@ -56,10 +56,10 @@ class _Ear:
 
 
 class Accounts:
-    """Tells ``known`` which links are one account."""
+    """Tells ``cache`` which links are one account."""
 
-    def __init__(self, known: Known, timings: AccountTimings = AccountTimings()) -> None:  # noqa: B008 - frozen
-        self._known = known
+    def __init__(self, cache: Cache, timings: AccountTimings = AccountTimings()) -> None:  # noqa: B008 - frozen
+        self._cache = cache
         self._timings: Final = timings
         self._ears: dict[LinkAddress, _Ear] = {}
         self._words: dict[bytes, _Ear] = {}
@@ -83,8 +83,8 @@ class Accounts:
         """Find out which other links are one account with this one, by the connections of now.
 
         What was known by a former connection counts no more: the server may be another one, which is told nothing that
-        only the former account's groups are granted. A link that is away is waited for a little where it was one with
-        this, so that both may come back in any order; it looks for itself when it is there again.
+        only the former account's groups are granted. A link that is unreachable is waited for a little where it was one
+        with this, so that both may come back in any order; it looks for itself when it is there again.
         """
         mine = self._ears[address]
         if mine.link is not link:
@@ -94,13 +94,13 @@ class Accounts:
         for _ in range(_TIMES):
             if await self._say_to_all(mine, until):
                 break
-        for other in self._known.of_its_account(address):
+        for other in self._cache.of_its_account(address):
             if other not in self._ears or not mine.is_one_with(self._ears[other]):
-                self._known.one_account(address, other, yes=False)
-        self._known.looked_for(address)
+                self._cache.one_account(address, other, yes=False)
+        self._cache.looked_for(address)
 
     async def _wait_for_former(self, address: LinkAddress) -> None:
-        former = self._known.of_its_account(address)
+        former = self._cache.of_its_account(address)
         away = [self._ears[one].link.there() for one in former & self._ears.keys()]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._timings.former):
@@ -141,7 +141,7 @@ class Accounts:
             return
         mine.heard[other] = mine.link.since, other.since
         if mine.is_one_with(other):
-            self._known.one_account(mine.address, other.address, yes=True)
+            self._cache.one_account(mine.address, other.address, yes=True)
             mine.news.set()
             other.news.set()
         elif subject == self._all and mine.said < other.since and mine not in other.answering:

@@ -26,7 +26,7 @@ from secrets_backend.domain.protocol import Opened, Request, open_request, seal_
 from secrets_backend.domain.refusals import ErrorName, Refusal
 from secrets_backend.key import Key
 from secrets_backend.lookup import Lookup
-from secrets_backend.metrics import Measures
+from secrets_backend.metrics import SecretMetrics
 from secrets_backend.timings import Timings
 from trellis.events.secrets import SecretDenied, SecretGranted
 from trellis.kube.resources import Manifest
@@ -58,7 +58,7 @@ class Parts:
     limits: Limits
     audit: Audit
     changes: Changes
-    measures: Measures
+    metrics: SecretMetrics
     backend: str
     users: frozenset[str]
     timings: Timings
@@ -95,12 +95,12 @@ class Answering:
         except TimeoutError:
             return await self._late(question, "timeout")
         except AnswerLost as error:
-            _log.debug("an answer did not leave", reason=str(error))
-            return self._parts.measures.dropped("lost")
+            _log.debug("answer could not be sent", reason=str(error))
+            return self._parts.metrics.dropped("lost")
         except Exception as error:  # noqa: BLE001 - one request must not end the work; its text may hold a value
-            _log.error("a request failed inside", error=type(error).__name__, where=_where(error))
-            return self._parts.measures.dropped("failed")
-        self._parts.measures.answered(outcome, time.monotonic() - question.at)
+            _log.error("request failed with an internal error", error=type(error).__name__, where=_where(error))
+            return self._parts.metrics.dropped("failed")
+        self._parts.metrics.answered(outcome, time.monotonic() - question.at)
         return outcome
 
     async def _late(self, question: Question, why: str) -> str:
@@ -109,8 +109,8 @@ class Answering:
             async with asyncio.timeout(self._parts.timings.late):
                 await question.answer(_LATE_ANSWER)
         except (AnswerLost, TooLargeError, TimeoutError):
-            return self._parts.measures.dropped(why)
-        self._parts.measures.answered(LATE, time.monotonic() - question.at)
+            return self._parts.metrics.dropped(why)
+        self._parts.metrics.answered(LATE, time.monotonic() - question.at)
         return LATE
 
     async def _answer(self, question: Question, grant_of: GrantOf, until: float) -> str:
@@ -134,7 +134,7 @@ class Answering:
         except (AnswerLost, TimeoutError):
             raise
         except Exception as error:  # noqa: BLE001 - one request must not end the work; its text may hold a value
-            _log.error("a request failed inside", error=type(error).__name__, where=_where(error))
+            _log.error("request failed with an internal error", error=type(error).__name__, where=_where(error))
             why = Refusal(ErrorName.OTHER, "secrets_backend failed at this request: its log says where")
         else:
             self._granted(opened, identity, secret, grant)
@@ -152,7 +152,7 @@ class Answering:
             return open_request(question.headers, question.payload, key.ring, self._parts.now())
         except Refusal as refusal:
             # Another replica may have given a key that is newer than ours.
-            if refusal.error is not ErrorName.DECRYPTION or not await key.doubt():
+            if refusal.error is not ErrorName.DECRYPTION or not await key.invalidate():
                 raise
         return open_request(question.headers, question.payload, key.ring, self._parts.now())
 
@@ -194,7 +194,7 @@ class Answering:
         now = time.monotonic()
         self._untold += 1
         if now - self._told >= self._parts.timings.report:
-            _log.warning("requests are refused before it is known whose they are", last=str(refusal), of=self._untold)
+            _log.warning("unidentified requests refused", last=str(refusal), count=self._untold)
             self._told, self._untold = now, 0
 
 
@@ -211,7 +211,7 @@ def _describe(opened: Opened, grant: LinkGrant) -> None:
 
 
 def _about(opened: Opened, identity: Identity | None, backend: str) -> dict[str, str | None]:
-    """Return what is known of a request, for facts: nothing of what no namespace, Secret or entry can be called."""
+    """Return what is known of a request, for events: nothing of what no namespace, Secret or entry can be called."""
     return {
         "namespace": opened.policy.namespace if isinstance(opened.policy, Policy) else "",
         "name": opened.secret if isinstance(opened.secret, str) else "",

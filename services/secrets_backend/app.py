@@ -17,13 +17,13 @@ from secrets_backend.audit import Audit
 from secrets_backend.changes import Changes
 from secrets_backend.deletions import GrantDeletions
 from secrets_backend.domain.limits import Limits
-from secrets_backend.gather import Known
+from secrets_backend.gather import Cache
 from secrets_backend.key import Key
 from secrets_backend.links import Links
 from secrets_backend.lookup import Lookup
-from secrets_backend.metrics import Measures
+from secrets_backend.metrics import SecretMetrics
 from secrets_backend.permissions import Advice
-from secrets_backend.serving import Around
+from secrets_backend.serving import Environment
 from secrets_backend.settings import Settings
 from secrets_backend.timings import Timings
 from secrets_backend.watches import LinksOfGroups, Watches
@@ -61,7 +61,7 @@ def create_app(
         namespaces={settings.namespace: {}},
         kube=kube,
         bus=bus,
-        words=Advice(settings.namespace).words,
+        describe_error=Advice(settings.namespace).describe_error,
     )
 
 
@@ -72,23 +72,23 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     def grants_known() -> bool:
         return watches.grants.known and deletions.stands and not any(one.outdated(timings.stale) for one in watches)
 
-    known = Known({}, {}, grants_known=grants_known)
-    deletions = GrantDeletions(base.kube, known, base.health, timings, settings.namespace)
-    watches = Watches(base.kube, known, groups.add, deletions.take, timings.watch)
+    cache = Cache({}, {}, grants_known=grants_known)
+    deletions = GrantDeletions(base.kube, cache, base.health, timings, settings.namespace)
+    watches = Watches(base.kube, cache, groups.add, deletions.take, timings.watch)
     reading = base.kube.apart(*_READING)
     parts = _parts(settings, base, reading, timings)
-    links = Links(known, _around(settings, base, known, parts, timings))
+    links = Links(cache, _environment(settings, base, cache, parts, timings))
     rights = MissingPermissions(base.health, Advice(settings.namespace).remedy)
-    of_groups = LinksOfGroups(known, links, rights)
+    of_groups = LinksOfGroups(cache, links, rights)
     follow = GroupLattices(base.kube, of_groups.groups, of_groups.follow, of_groups.noted, settings.sources_interval)
 
     def list_all() -> None:
-        for key in {*known.groups, *known.addresses}:
+        for key in {*cache.groups, *cache.addresses}:
             groups.add(key)
 
     async def close(seconds: float) -> None:
         # Who asks no more is told nothing new: first the questions end, then what is to be said of them is said. An
-        # answer may take nearly as long as there is; what is said of those before it is said meanwhile.
+        # answer may take nearly as long as there is; what is said of those before it is said in the meantime.
         until = time.monotonic() + seconds
         await links.close(seconds * _FOR_ANSWERS)
         await parts.audit.close(max(0.0, until - time.monotonic()))
@@ -109,7 +109,7 @@ def _parts(settings: Settings, base: Base, reading: Kube, timings: Timings) -> P
         limits=Limits(settings.secrets_entity_rate),
         audit=Audit(base.bus, base.telemetry, timings.audit),
         changes=Changes(reading, base.bus, base.telemetry, timings),
-        measures=Measures(metrics, SECRETS_BACKEND),
+        metrics=SecretMetrics(metrics, SECRETS_BACKEND),
         backend=settings.secrets_backend,
         users=frozenset(settings.secrets_users),
         timings=timings,
@@ -117,13 +117,13 @@ def _parts(settings: Settings, base: Base, reading: Kube, timings: Timings) -> P
     )
 
 
-def _around(settings: Settings, base: Base, known: Known, parts: Parts, timings: Timings) -> Around:
-    return Around(
-        known=known,
-        accounts=Accounts(known, timings.accounts),
+def _environment(settings: Settings, base: Base, cache: Cache, parts: Parts, timings: Timings) -> Environment:
+    return Environment(
+        cache=cache,
+        accounts=Accounts(cache, timings.accounts),
         key=parts.key,
         answering=Answering(parts),
-        measures=parts.measures,
+        metrics=parts.metrics,
         health=base.health,
         backend=settings.secrets_backend,
         timings=timings,

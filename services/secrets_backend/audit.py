@@ -1,9 +1,9 @@
-"""Who was given what, and who was not: a log line at once, and a fact as soon as the bus takes it.
+"""Who was given what, and who was not: a log line at once, and an event as soon as the bus takes it.
 
-In: facts of answers. Out: log lines, and facts on the bus. Called by ``answering``. Invariants: nobody waits for the
-bus; equal facts that wait become one with a count; beyond ``MOST`` those of the source that has most are dropped, which
-is counted and said; no source fills the stream, and pushes out what was said of others; no value of a Secret comes
-here.
+In: events of answers. Out: log lines, and events on the bus. Called by ``answering``. Invariants: nobody waits for the
+bus; equal events that wait become one with a count; beyond ``MOST`` those of the source that has most are dropped,
+which is counted and said; no source fills the stream, and pushes out what was said of others; no value of a Secret
+comes here.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from trellis.limits.token_bucket import TokenBucket
 from trellis.telemetry import Telemetry, TraceContext, caused, current_trace, get_logger, joined
 
 MOST: Final = 10_000
-"""Facts that may wait, some 10 MB."""
+"""Events that may wait, some 10 MB."""
 FACTS_PER_SECOND: Final = 20.0
-"""Of one source. Tokens and keys may be made up, each fact another: at this rate a stream of 1 GiB takes 14 hours."""
+"""Of one source. Tokens and keys may be made up, each event another: at this rate a stream of 1 GiB takes 14 hours."""
 FACTS_AT_ONCE: Final = 2_000.0
 _PACES_KEPT: Final = 4096
 
@@ -36,7 +36,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """How many answers a fact stands for, and in which traces they were given."""
+    """How many answers an event stands for, and in which traces they were given."""
 
     count: int
     trace: TraceContext | None
@@ -71,11 +71,11 @@ class Audit:
         self._empty.set()
 
     def __len__(self) -> int:
-        """Return how many facts wait."""
+        """Return how many events wait."""
         return sum(len(facts) for facts in self._waiting.values())
 
     def say(self, fact: SecretGranted | SecretDenied, source: Hashable = "") -> None:
-        """Log an answer, and have its fact said; ``source`` is whose requests share what may wait."""
+        """Log an answer, and have its event said; ``source`` is whose requests share what may wait."""
         what = fact.model_dump(exclude={"count"}, exclude_defaults=True)
         _log.info(f"secret {fact.fact}", **what)
         mine = self._waiting.setdefault(source, OrderedDict())
@@ -87,7 +87,7 @@ class Audit:
         self._news.set()
 
     async def run(self) -> None:
-        """Say facts until cancelled."""
+        """Say events until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._send(), name="audit")
             tasks.create_task(self._report(), name="audit report")
@@ -99,7 +99,7 @@ class Audit:
                 await self._empty.wait()
         if self._waiting:
             left = sum(sum(one.count for one in facts.values()) for facts in self._waiting.values())
-            _log.error("facts about secrets were not said before the end", facts=left)
+            _log.error("secret events not published before the shutdown", facts=left)
 
     async def _send(self) -> None:
         while True:
@@ -155,7 +155,7 @@ class Audit:
         except BusUnavailable:
             return False
         except (FactRefused, ValueError) as error:  # too large, or nothing that JSON can hold
-            _log.error("a fact about a secret was refused", namespace=fact.namespace, name=fact.name, error=str(error))
+            _log.error("secret event rejected", namespace=fact.namespace, name=fact.name, error=str(error))
             self._drop(waiting.count)
         return True
 
@@ -168,5 +168,5 @@ class Audit:
         while True:
             await asyncio.sleep(self._timings.report)
             if self._dropped > told:
-                _log.error("facts about secrets were dropped; the log has them", facts=self._dropped - told)
+                _log.error("secret events dropped, see the log entries of the answers", facts=self._dropped - told)
                 told = self._dropped

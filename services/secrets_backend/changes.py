@@ -131,15 +131,17 @@ class Changes:
         except BusUnavailable:
             return
         except FactRefused as error:
-            _log.error("a changed Secret could not be told", namespace=fact.namespace, name=fact.name, error=str(error))
+            _log.error(
+                "event of a changed Secret not published", namespace=fact.namespace, name=fact.name, error=str(error)
+            )
         else:
-            _log.info("a Secret that was given is another", namespace=fact.namespace, name=fact.name)
+            _log.info("granted Secret changed", namespace=fact.namespace, name=fact.name)
         for version in former:
             given.versions.pop(version, None)
 
 
 def changed(place: tuple[str, str], now: Version, former: Iterable[Holders]) -> SecretChanged:
-    """Return the fact that those who were given former versions of a Secret have an old one."""
+    """Return the event that those who were given former versions of a Secret have an old one."""
     holders = list(former)
     return SecretChanged(
         namespace=place[0],

@@ -1,6 +1,6 @@
 """Whether SecretGrants that are gone were deleted one by one, or went with their CRD.
 
-In: changes of SecretGrants, their CRD from the API server. Out: ``known.deleted``, ``known.recreated``, and whether the
+In: changes of SecretGrants, their CRD from the API server. Out: ``cache.deleted``, ``cache.recreated``, and whether the
 CRD stands. Called by ``app``. Invariants: the deletion of a grant takes effect only after a later read has shown that
 the CRD is the same one and is not being deleted; a CRD that cannot be read, or is being deleted, makes all SecretGrants
 unknown; one that was created again while this process did not look closes namespaces as if it had looked.
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from secrets_backend.domain.decide import Grant
-from secrets_backend.gather import Known
+from secrets_backend.gather import Cache
 from secrets_backend.timings import Timings
 from trellis import names
 from trellis.kube.client import Kube
@@ -45,7 +45,7 @@ class GrantDeletions:
     """Reads the CRD at the start, and after each change of a SecretGrant. ``home``: namespace of the installation."""
 
     kube: Kube
-    known: Known
+    cache: Cache
     health: Health
     timings: Timings
     home: str
@@ -60,10 +60,10 @@ class GrantDeletions:
     def take(self, change: Change[Grant]) -> None:
         """Take a change of a SecretGrant."""
         if change.old is not None and change.new is None:
-            self.known.deleted[change.key] = change.old
+            self.cache.deleted[change.key] = change.old
         else:
-            self.known.deleted.pop(change.key, None)
-        self.known.changed()
+            self.cache.deleted.pop(change.key, None)
+        self.cache.changed()
         self._changed.set()
 
     async def run(self, listed: asyncio.Event) -> None:
@@ -78,20 +78,20 @@ class GrantDeletions:
 
     async def look(self) -> float | None:
         """Read the CRD, and forget the grants whose deletion has taken effect; return the seconds to the next look."""
-        seen = dict(self.known.deleted)
+        seen = dict(self.cache.deleted)
         try:
             found = (await self.kube.get(DEFINITIONS, GRANT_DEFINITION))["metadata"]
             if found["uid"] != self._uid and not found.get("deletionTimestamp"):
                 await self._is_another(found)
         except KubeError as error:
-            return self._unknown(self.kube.words(error))
+            return self._unknown(self.kube.describe_error(error))
         if found.get("deletionTimestamp"):
             return self._unknown(_DELETING)
         self.health.ready(_WHAT)
         self.stands = True
         left = self._kept_until - self.clock()
         if left > 0:
-            return left if self.known.deleted or self.known.recreated else None
+            return left if self.cache.deleted or self.cache.recreated else None
         self._forget(seen)
         return None
 
@@ -99,8 +99,8 @@ class GrantDeletions:
         """Keep namespaces closed, as this CRD may be there in place of a former one."""
         seconds = self.timings.grants if self._uid else await self._seconds_left(found)
         if seconds > 0 and not self._uid:
-            self.known.recreated = True
-            self.known.changed()
+            self.cache.recreated = True
+            self.cache.changed()
             self.health.note(_WHAT, _RECREATED)
         self._kept_until = self.clock() + seconds
         self._uid = found["uid"]
@@ -125,17 +125,17 @@ class GrantDeletions:
 
     def _forget(self, seen: dict[str, Grant]) -> None:
         for key, grant in seen.items():
-            if self.known.deleted.get(key) is grant:  # not one that was deleted since the read began
-                del self.known.deleted[key]
-        self.known.recreated = False
+            if self.cache.deleted.get(key) is grant:  # not one that was deleted since the read began
+                del self.cache.deleted[key]
+        self.cache.recreated = False
         self.health.note(_WHAT, "")
-        self.known.changed()
+        self.cache.changed()
 
     def _unknown(self, why: str) -> float:
         if self.stands:
-            _log.warning("SecretGrants are unknown, no Secret is given", crd=GRANT_DEFINITION, reason=why)
+            _log.warning("SecretGrant CRD not found, refusing all requests", crd=GRANT_DEFINITION, reason=why)
         self.stands = False
-        if (needed := self.known.needs_grants()) is None:
+        if (needed := self.cache.needs_grants()) is None:
             self.health.ready(_WHAT)
         else:
             self.health.not_ready(_WHAT, f"{why}; {needed}")

@@ -1,4 +1,4 @@
-"""What secrets_backend knows: the groups of hosts, which link each is on, which links are one account, SecretGrants.
+"""What secrets_backend knows: the host groups, which link each is on, which links are one account, SecretGrants.
 
 In: objects of the informers, addresses, links of one account. Out: the grant of a link. Called by ``watches``,
 ``links`` and ``serving``. Invariants: links of one account have one grant, as any of them may get a request of the
@@ -16,7 +16,7 @@ from trellis.lattice.domain.group_views import GroupView
 
 
 @dataclass(slots=True)
-class Known:
+class Cache:
     """``groups`` and ``grants`` are the informers' objects; the rest is found out. ``changed`` after each change."""
 
     groups: dict[str, GroupView]
@@ -43,7 +43,7 @@ class Known:
         self._found.clear()
 
     def looked_for(self, address: LinkAddress) -> None:
-        """Note that the other links of this one's account were looked for, or that it is away."""
+        """Note that the other links of this one's account were looked for, or that it is unreachable."""
         self.tried.add(address)
 
     def one_account(self, one: LinkAddress, other: LinkAddress, *, yes: bool) -> None:
@@ -67,7 +67,7 @@ class Known:
         self.changed()
 
     def settled(self) -> bool:
-        """Say whether every group's link was looked for, and every link tried: from then on grants are whole."""
+        """Return whether every group's link was looked for, and every link tried: from then on grants are whole."""
         looked_for = self.groups.keys() <= self.seen and self.tried.issuperset(self.addresses.values())
         return looked_for and self.grants_known()
 

@@ -59,8 +59,8 @@ class Key:
         async with self._looking:
             await self._look()
 
-    async def doubt(self) -> bool:
-        """Read the key anew and return whether it is another: a rotation is seen at once.
+    async def invalidate(self) -> bool:
+        """Read the key again and return whether it is another: a rotation is seen at once.
 
         What was read before this was asked may be what is doubted. Who doubts within a second of a reading waits for
         the next one, together with all others: garbage costs the API server one request a second.
@@ -88,12 +88,12 @@ class Key:
         try:
             ring = read_ring(await self._read_or_make())
         except KeySecretError as error:
-            self._trouble(f"Secret {self._namespace}/{names.SECRETS_KEY}: {error}: put back what stood there")
+            self._trouble(f"Secret {self._namespace}/{names.SECRETS_KEY}: {error}: restore its former content")
         except KubeError as error:
-            self._trouble(self._kube.words(error), counts=self._ring is None)
+            self._trouble(self._kube.describe_error(error), counts=self._ring is None)
         else:
             if self._ring is not None and ring != self._ring:
-                _log.info("the key is another", key=ring.current.public, previous=len(ring.previous))
+                _log.info("key rotated", key=ring.current.public, previous=len(ring.previous))
             self._ring, self._told = ring, ""
             self._health.ready(HEALTH)
             self._health.note(HEALTH, "")
@@ -111,7 +111,7 @@ class Key:
                 made = await self._kube.create(SECRETS, make_secret(self._namespace, ring))
             except AlreadyExists:  # another replica was faster
                 return await self._read()
-            _log.info("the key was made" if self._ring is None else "the key was gone, and was made again")
+            _log.info("key Secret created" if self._ring is None else "deleted key Secret restored")
             return made
 
     async def _read(self) -> Manifest:
@@ -121,10 +121,10 @@ class Key:
         if counts:
             self._health.not_ready(HEALTH, why)
         else:
-            self._health.note(HEALTH, f"what was read before counts on: {why}")
+            self._health.note(HEALTH, f"using the former key: {why}")
         if why != self._told:
-            goes_on = "what was read before counts on" if self._ring is not None else "nothing is answered"
-            _log.warning(f"the key cannot be read: {goes_on}", reason=why)
+            effect = "using the former key" if self._ring is not None else "refusing all requests"
+            _log.warning("key Secret cannot be read", reason=why, effect=effect)
         self._told = why
 
 

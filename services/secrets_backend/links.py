@@ -1,8 +1,8 @@
-"""All links that groups of hosts need: one for each address and credentials.
+"""All links that host groups need: one for each address and credentials.
 
 In: which group is on which link. Out: a :class:`Serving` for each, and how many are in which state. Called by
 ``watches`` and ``app``. Invariants: a link ends when no group needs it, after what it had taken was answered; a link
-that fails in a way nobody thought of is made anew, and the others go on.
+that fails in a way nobody thought of is re-created, and the others go on.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 
-from secrets_backend.gather import Known
-from secrets_backend.serving import Around, Serving, State
+from secrets_backend.gather import Cache
+from secrets_backend.serving import Environment, Serving, State
 from trellis.installer_api.redaction import redact_url
 from trellis.lattice.connection.address import LinkAddress
 from trellis.telemetry import get_logger
@@ -30,15 +30,15 @@ class _Kept:
 class Links:
     """``run`` has to run for anything to be served."""
 
-    def __init__(self, known: Known, around: Around) -> None:
-        self._known = known
-        self._around = around
+    def __init__(self, cache: Cache, environment: Environment) -> None:
+        self._cache = cache
+        self._environment = environment
         self._kept: dict[LinkAddress, _Kept] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._running = False
         for state in State:
-            around.measures.links(state.value, partial(self._count, state))
-        around.measures.in_work(lambda: sum(one.in_work for one in self.serving))
+            environment.metrics.links(state.value, partial(self._count, state))
+        environment.metrics.in_work(lambda: sum(one.in_work for one in self.serving))
 
     @property
     def serving(self) -> list[Serving]:
@@ -47,13 +47,13 @@ class Links:
 
     def need(self, group: str, address: LinkAddress | None) -> None:
         """Say which link a group is on from now on, None for none."""
-        if self._known.addresses.get(group) == address:
+        if self._cache.addresses.get(group) == address:
             return
         if address is None:
-            self._known.addresses.pop(group, None)
+            self._cache.addresses.pop(group, None)
         else:
-            self._known.addresses[group] = address
-        self._known.changed()
+            self._cache.addresses[group] = address
+        self._cache.changed()
         self._settle()
 
     async def run(self) -> None:
@@ -78,7 +78,7 @@ class Links:
     def _settle(self) -> None:
         if not self._running:
             return
-        needed = set(self._known.addresses.values())
+        needed = set(self._cache.addresses.values())
         for address in [one for one in self._kept if one not in needed]:
             self._end(address, self._kept.pop(address))
         for address in needed - self._kept.keys():
@@ -87,20 +87,20 @@ class Links:
 
     async def _keep(self, address: LinkAddress, current: list[Serving]) -> None:
         while True:
-            current[:] = [Serving(address, self._around)]
+            current[:] = [Serving(address, self._environment)]
             try:
                 await current[0].run()
             except Exception as error:  # noqa: BLE001 - one link must not end the others
-                _log.error("a link failed; it is made anew", url=redact_url(address.url), error=repr(error))
-            await asyncio.sleep(self._around.timings.restart)
+                _log.error("lattice connection failed, reconnecting", url=redact_url(address.url), error=repr(error))
+            await asyncio.sleep(self._environment.timings.restart)
 
     def _end(self, address: LinkAddress, kept: _Kept) -> None:
         async def end() -> None:
-            await asyncio.gather(*(one.end(self._around.timings.end) for one in kept.serving))
+            await asyncio.gather(*(one.end(self._environment.timings.end) for one in kept.serving))
             kept.task.cancel()
             await asyncio.wait({kept.task})
 
-        self._known.link_gone(address)
+        self._cache.link_gone(address)
         task = asyncio.create_task(end(), name="end of a secrets link")
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)

@@ -50,7 +50,7 @@ class Lookup:
             kube = self.kube.acting_as(identity.user)
             found = await kube.get(SECRETS, name, identity.namespace, timeout=max(0.001, seconds))
         except KubeError as error:
-            why = words(error, identity)
+            why = describe_error(error, identity)
         else:
             self._keep(key, found)
             return found
@@ -85,7 +85,7 @@ class Lookup:
             self._kept.popitem(last=False)
 
 
-def words(error: KubeError, identity: Identity) -> str:
+def describe_error(error: KubeError, identity: Identity) -> str:
     """Return what an error of the API server means for whoever asked."""
     right = missing_right(error)
     if right is not None and right.verb.startswith(_IMPERSONATE):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from trellis.telemetry.metrics import Metrics, Read
 
 
-class Measures:
+class SecretMetrics:
     """The counters of one process."""
 
     def __init__(self, metrics: Metrics, service: str) -> None:
@@ -32,5 +32,5 @@ class Measures:
         self._metrics.secrets_connections.labels(self._service, state).set_function(read)
 
     def in_work(self, read: Read) -> None:
-        """Read how many questions are in work or wait at each scrape."""
+        """Read how many questions are in progress or wait at each scrape."""
         self._metrics.secrets_in_progress.labels(self._service).set_function(read)

@@ -21,11 +21,11 @@ async def other_backend(link: Link, subject: str, key: Key, seconds: float) -> b
     """Return whether something else than this service's replicas answers with a key, within so many seconds.
 
     Raises:
-        LinkAwayError: the link is away.
+        LinkAwayError: the link is unreachable.
     """
     answers = await asyncio.gather(*(_ask(link, subject, seconds) for _ in range(_TIMES)))
     for answer in {one for one in answers if one is not None}:
-        if not _is_ours(answer, key) and not (await key.doubt() and _is_ours(answer, key)):
+        if not _is_ours(answer, key) and not (await key.invalidate() and _is_ours(answer, key)):
             return True
     return False
 

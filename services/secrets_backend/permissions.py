@@ -1,7 +1,7 @@
 """What is to be applied where secrets_backend may not do what it has to.
 
 Pure: errors in, sentences out. Called by ``app``, ``lookup`` and ``trellis secrets check``. Source of the names:
-``deploy/rbac``. Invariant: no more is advised than what is lacking: for the credentials of a group of hosts, the right
+``deploy/rbac``. Invariant: no more is advised than what is lacking: for the credentials of a host group, the right
 to read that one Secret.
 """
 
@@ -21,7 +21,7 @@ FILE: Final = "deploy/rbac/secrets-backend.yaml"
 ROLE: Final = "trellis-secrets-backend-link"
 _ACCOUNT: Final = "system:serviceaccount:"
 _OF_KUBERNETES: Final = "system:"
-"""Of users whom no command of ours leads anybody to be."""
+"""Of users whom no command of Trellis leads anybody to be."""
 
 
 def roles_hint(identity: Identity, secret: str = "") -> str:
@@ -41,7 +41,7 @@ class Advice:
 
     home: str
 
-    def words(self, error: KubeError) -> str:
+    def describe_error(self, error: KubeError) -> str:
         """Say what an error means; an error that nothing here is known about says it itself."""
         right = missing_right(error)
         return str(error) if right is None else lacking(right, self.remedy(right))

@@ -1,9 +1,9 @@
 """One link to the NATS of lattices: who answers there, and the questions that come over it.
 
 In: an address. Out: questions to ``answering``, and the link's state. Called by ``links``. Invariants: nothing is
-subscribed before it is known that no other backend answers there; so many questions are in work at once, so many wait,
-and the rest is told so or dropped and counted, so no flood of one link takes memory or another link's turn; what was
-taken is answered before the link ends.
+subscribed before it is known that no other backend answers there; so many questions are in progress at once, so many
+wait, and the rest is told so or dropped and counted, so no flood of one link takes memory or another link's turn; what
+was taken is answered before the link ends.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from secrets_backend import others
 from secrets_backend.accounts import Accounts
 from secrets_backend.answering import Answering
 from secrets_backend.domain.refusals import ErrorName, Refusal
-from secrets_backend.gather import Known
+from secrets_backend.gather import Cache
 from secrets_backend.key import Key
-from secrets_backend.metrics import Measures
+from secrets_backend.metrics import SecretMetrics
 from secrets_backend.timings import Timings
 from trellis.events.subjects import SECRETS_BACKEND
 from trellis.installer_api.redaction import redact_url
@@ -39,7 +39,7 @@ CONNECTION: Final = "trellis-secrets-backend"
 GET: Final = "get"
 SERVER_XKEY: Final = "server_xkey"
 AT_ONCE: Final = 32
-"""Questions of one link that are in work."""
+"""Questions of one link that are in progress."""
 MOST_WAITING: Final = 256
 """Questions of one link that wait."""
 MOST_WAITING_BYTES: Final = 8 * 2**20
@@ -49,8 +49,8 @@ _ASIDE: Final = 64
 _BUSY: Final = Refusal(ErrorName.OTHER, "secrets_backend has too many requests of this NATS account: ask again").body()
 _INVALID: Final = Refusal(ErrorName.INVALID_REQUEST, "no such operation").body()
 _OTHER: Final = (
-    "another backend answers as {0!r} with a key of its own, so this one stays out: stop the other, or give one of "
-    "them another name (TRELLIS_SECRETS_BACKEND)"
+    "another secrets backend named {0!r} answers with a different key, so this one does not: stop the other one, or "
+    "rename one of them (TRELLIS_SECRETS_BACKEND)"
 )
 
 _NUMBERS = itertools.count(1)
@@ -69,14 +69,14 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class Environment:
     """What all links share."""
 
-    known: Known
+    cache: Cache
     accounts: Accounts
     key: Key
     answering: Answering
-    measures: Measures
+    metrics: SecretMetrics
     health: Health
     backend: str
     timings: Timings
@@ -85,10 +85,10 @@ class Around:
 class Serving:
     """Serves one link while it runs."""
 
-    def __init__(self, address: LinkAddress, around: Around) -> None:
+    def __init__(self, address: LinkAddress, environment: Environment) -> None:
         self._address = address
-        self._around = around
-        self._subject = secrets_subject(around.backend, ">")
+        self._environment = environment
+        self._subject = secrets_subject(environment.backend, ">")
         self._changed = asyncio.Event()
         self._link = Link(address, CONNECTION, self._changed.set)
         self._serving = self._other = False
@@ -115,12 +115,12 @@ class Serving:
 
     @property
     def in_work(self) -> int:
-        """How many questions are in work, or wait."""
+        """How many questions are in progress, or wait."""
         return len(self._working) + len(self._waiting)
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        await self._around.accounts.join(self._address, self._link)
+        await self._environment.accounts.join(self._address, self._link)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._link.run(), name="link")
@@ -128,32 +128,32 @@ class Serving:
         finally:
             for task in (*self._working, *self._keys, *self._aside):
                 task.cancel()
-            self._around.accounts.leave(self._address, self._link)
-            self._around.health.note(self._note, "")
+            self._environment.accounts.leave(self._address, self._link)
+            self._environment.health.note(self._note, "")
 
     async def end(self, seconds: float) -> None:
         """Take no more questions, and answer those that were taken, within so many seconds."""
         self._ending = True
         until = time.monotonic() + seconds
-        await self._close(min(self._around.timings.close, seconds))
+        await self._close(min(self._environment.timings.close, seconds))
         while (left := until - time.monotonic()) > 0 and (tasks := {*self._working, *self._keys, *self._aside}):
             await asyncio.wait(tasks, timeout=left)
         if self.in_work:
-            _log.warning("questions are left without an answer at the end", url=self._url, questions=self.in_work)
+            _log.warning("requests unanswered at the shutdown", url=self._url, questions=self.in_work)
 
     @property
     def _url(self) -> str:
         return redact_url(self._address.url)
 
     async def _look_after(self) -> None:
-        await self._around.key.there.wait()
+        await self._environment.key.there.wait()
         while True:
             self._changed.clear()
             if self._link.since is None:
-                await self._close(self._around.timings.close)
+                await self._close(self._environment.timings.close)
                 self._asked_about = None
                 if self._link.tried:
-                    self._around.known.looked_for(self._address)
+                    self._environment.cache.looked_for(self._address)
                 self._show()
                 await self._changed.wait()
                 continue
@@ -170,7 +170,7 @@ class Serving:
         """Find out which links are of this one's account, once for each connection."""
         since = self._link.since
         if self._asked_about != since:
-            await self._around.accounts.look(self._address, self._link)
+            await self._environment.accounts.look(self._address, self._link)
             self._asked_about = since
         for _ in range(min(len(self._waiting), AT_ONCE - len(self._working))):
             self._begin(self._working, self._work())
@@ -182,35 +182,35 @@ class Serving:
 
     async def _check(self) -> float:
         """Serve unless another backend does; return the seconds after which to look again."""
-        timings, subject = self._around.timings, secrets_subject(self._around.backend, SERVER_XKEY)
+        timings, subject = self._environment.timings, secrets_subject(self._environment.backend, SERVER_XKEY)
         try:
-            other = await others.other_backend(self._link, subject, self._around.key, timings.asked)
+            other = await others.other_backend(self._link, subject, self._environment.key, timings.asked)
         except LinkAwayError:
             return timings.probe
         if other:
             await self._stay_out()
             return timings.other
         if self._other:
-            _log.info("no other backend answers any more", url=self._url, backend=self._around.backend)
+            _log.info("other backend of this name stopped", url=self._url, backend=self._environment.backend)
         self._other = False
         if not self._serving:
             await self._settled()
         if not self._serving and not self._ending and self._link.since is not None:
             self._serving = True
-            await self._link.serve(self._subject, secrets_queue(self._around.backend), self._take)
-            _log.info("secrets are served", url=self._url, backend=self._around.backend)
+            await self._link.serve(self._subject, secrets_queue(self._environment.backend), self._take)
+            _log.info("serving secrets", url=self._url, backend=self._environment.backend)
         return timings.probe
 
     async def _settled(self) -> None:
         """Wait a while until grants are whole: a request is refused for good by what is just not known yet."""
-        until = time.monotonic() + self._around.timings.settle
-        while not self._around.known.settled() and time.monotonic() < until:  # noqa: ASYNC110 - of many parts
-            await asyncio.sleep(self._around.timings.poll)
+        until = time.monotonic() + self._environment.timings.settle
+        while not self._environment.cache.settled() and time.monotonic() < until:  # noqa: ASYNC110 - of many parts
+            await asyncio.sleep(self._environment.timings.poll)
 
     async def _stay_out(self) -> None:
-        await self._close(self._around.timings.close)
+        await self._close(self._environment.timings.close)
         if not self._other:
-            _log.warning(_OTHER.format(self._around.backend), url=self._url)
+            _log.warning(_OTHER.format(self._environment.backend), url=self._url)
         self._other = True
 
     async def _close(self, seconds: float) -> None:
@@ -220,11 +220,11 @@ class Serving:
 
     def _show(self) -> None:
         words = {
-            State.OTHER: _OTHER.format(self._around.backend),
+            State.OTHER: _OTHER.format(self._environment.backend),
             State.UNREACHABLE: self._link.why,
             State.SUBSCRIPTION_DENIED: self._link.why,
         }
-        self._around.health.note(self._note, words.get(self.state, ""))
+        self._environment.health.note(self._note, words.get(self.state, ""))
 
     def _take(self, question: Question) -> None:
         """Take a question: one that is answered at once, one that is worked on, or one too many."""
@@ -247,7 +247,9 @@ class Serving:
         while self._waiting and self._is_sure:
             question = self._waiting.popleft()
             self._waiting_bytes -= len(question.payload)
-            await self._around.answering.answer(question, lambda: self._around.known.link_grant(self._address))
+            await self._environment.answering.answer(
+                question, lambda: self._environment.cache.link_grant(self._address)
+            )
             await asyncio.sleep(0)  # other links' turn, also if nothing of this answer had to wait
 
     def _answer_aside(
@@ -255,20 +257,20 @@ class Serving:
     ) -> None:
         """Answer with a body that is known, or with the key as it is then."""
         if len(among) >= _ASIDE:
-            self._around.measures.dropped("flood")
+            self._environment.metrics.dropped("flood")
             return
         self._begin(among, self._answer_small(question, body, outcome))
 
     async def _answer_small(self, question: Question, body: bytes | None, outcome: str) -> None:
         try:
-            async with asyncio.timeout(self._around.timings.answer):
+            async with asyncio.timeout(self._environment.timings.answer):
                 if body is None:
-                    body = (await self._around.key.newest()).current.public.encode()
+                    body = (await self._environment.key.newest()).current.public.encode()
                 await question.answer(body)
         except (AnswerLost, TooLargeError, TimeoutError):
-            self._around.measures.dropped("lost")
+            self._environment.metrics.dropped("lost")
         else:
-            self._around.measures.answered(outcome, time.monotonic() - question.at)
+            self._environment.metrics.answered(outcome, time.monotonic() - question.at)
 
     def _begin(self, among: set[asyncio.Task[None]], work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work, name=SECRETS_BACKEND)

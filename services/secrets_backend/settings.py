@@ -1,4 +1,4 @@
-"""What secrets_backend can be told; the only place that reads its environment."""
+"""Settings of secrets_backend from the environment. No other module of the service reads the environment."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ class Settings(ServiceSettings):
     service: ClassVar[str] = SECRETS_BACKEND
 
     secrets_backend: Backend = Field(
-        default="kube", description="name of the backend: the `backend` of a policy in an application"
+        default="kube", description="Name of the backend, to which the policy of an application refers as `backend`."
     )
     secrets_users: Users = Field(
         default=(),
-        description="users that Secrets may be read as, separated by commas, where a SecretGrant lists them too",
+        description="Kubernetes users, separated by commas, that Secrets may be read as if a SecretGrant lists them "
+        "too.",
     )
     secrets_entity_rate: float = Field(
         default=1000.0,
         ge=0,
         allow_inf_nan=False,
-        description="requests a second that one component or provider may make, as many more at once; 0 is no limit",
+        description="Requests per second of one component or provider, with a burst of the same size. 0: no limit.",
     )
     secrets_cache_ttl: Annotated[Seconds, Field(ge=0)] = Field(
         default=0.0,
-        description="how long a Secret that was read is given out again without asking the API server; 0 is never, and "
-        "a right that is taken away counts only after this time",
+        description="Cache TTL for Secrets. Revoked permissions take effect after this TTL. 0 disables the cache.",
     )
     sources_interval: Annotated[Seconds, Field(gt=0)] = Field(
-        default=60.0, description="how often the Secrets that a group of hosts names are looked at for changes"
+        default=60.0, description="Interval of the checks for changes of the Secrets that host groups refer to."
     )

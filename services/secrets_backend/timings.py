@@ -36,7 +36,7 @@ class AuditTimings:
     """Seconds of the events about answers."""
 
     gap: float = 0.005
-    """Between two events: answers come first, and meanwhile equal events become one."""
+    """Between two events: answers come first, and in the meantime equal events become one."""
     pace: float = 0.05
     """Between two looks whether a source may publish again."""
     bus_retry: float = 5.0

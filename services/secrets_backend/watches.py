@@ -1,4 +1,4 @@
-"""What wakes secrets_backend from Kubernetes: groups of hosts, SecretGrants; and where each group's link is.
+"""What wakes secrets_backend from Kubernetes: host groups, SecretGrants; and where each group's link is.
 
 In: changes from the informers, keys of groups. Out: links. Called by ``app``. Invariants: a group of which nothing can
 be read keeps the link it was on; a grant counts from the moment it is seen.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from secrets_backend.domain.decide import Grant, view_grant
-from secrets_backend.gather import Known
+from secrets_backend.gather import Cache
 from secrets_backend.links import Links
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
@@ -23,14 +23,14 @@ from trellis.lattice.connection.address import LatticeAddress
 from trellis.lattice.domain.group_views import GroupView, view_group
 
 
-def on_group(known: Known, wake: Callable[[str], None]) -> Callable[[Change[GroupView]], None]:
+def on_group(cache: Cache, wake: Callable[[str], None]) -> Callable[[Change[GroupView]], None]:
     """Return the handler of changes of groups."""
 
     def handle(change: Change[GroupView]) -> None:
-        known.changed()
+        cache.changed()
         wake(change.key)
         if change.new is None:
-            known.seen.discard(change.key)
+            cache.seen.discard(change.key)
 
     return handle
 
@@ -41,7 +41,7 @@ class Watches:
     def __init__(
         self,
         kube: Kube,
-        known: Known,
+        cache: Cache,
         wake: Callable[[str], None],
         on_grant: Callable[[Change[Grant]], None],
         timings: WatchTimings,
@@ -50,11 +50,11 @@ class Watches:
             kube,
             HOST_CONFIGS,
             view_group,
-            on_group(known, wake),
+            on_group(cache, wake),
             optional=True,
-            needed=known.needs_groups,
+            needed=cache.needs_groups,
             timings=timings,
-            objects=known.groups,
+            objects=cache.groups,
         )
         self.grants = Informer(
             kube,
@@ -62,9 +62,9 @@ class Watches:
             view_grant,
             on_grant,
             optional=True,
-            needed=known.needs_grants,
+            needed=cache.needs_grants,
             timings=timings,
-            objects=known.grants,
+            objects=cache.grants,
         )
 
     def __iter__(self) -> Iterator[Informer[Any]]:
@@ -76,13 +76,13 @@ class Watches:
 class LinksOfGroups:
     """Where the link of each group is, for ``GroupLattices``: its keys are those of groups."""
 
-    known: Known
+    cache: Cache
     links: Links
     rights: MissingPermissions
 
     def groups(self, key: str) -> list[GroupView]:
         """Return the group of a key, if it has a lattice."""
-        group = self.known.groups.get(key)
+        group = self.cache.groups.get(key)
         return [] if group is None or group.spec is None else [group]
 
     async def follow(self, key: str, address: LatticeAddress | None) -> None:
@@ -96,4 +96,4 @@ class LinksOfGroups:
             try:
                 yield
             finally:
-                self.known.seen.add(key)
+                self.cache.seen.add(key)

@@ -13,11 +13,11 @@ from typing import Final
 from service_reflector.apply import Effects
 from service_reflector.domain import decide as deciding
 from service_reflector.following import Following
-from service_reflector.gather import Known
-from service_reflector.lattices import FollowLattices
-from service_reflector.metrics import Measures
+from service_reflector.gather import Cache
+from service_reflector.lattices import LatticeReconciler
+from service_reflector.metrics import ServiceMetrics
 from service_reflector.recall import recall
-from service_reflector.reconciler import PRESERVED, Reflect
+from service_reflector.reconciler import PRESERVED, Reconciler
 from service_reflector.refusals import is_refused
 from service_reflector.settings import Settings
 from service_reflector.timings import Timings
@@ -61,20 +61,20 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     lattices = KeyedQueue[str](workers=LATTICE_WORKERS, name="lattices", telemetry=telemetry)
 
     def applications_changed(mark: str, applications: Iterable[str] | None, trace: TraceContext | None) -> None:
-        for key in {*known.keys_of(mark, applications)}:
+        for key in {*cache.keys_of(mark, applications)}:
             queue.add(key, trace=trace)
 
     def list_all() -> None:
-        for mark in {*known.by_lattice, *known.following.marks}:
+        for mark in {*cache.by_lattice, *cache.following.marks}:
             lattices.add(mark)
-        for key in known.all_keys():
+        for key in cache.all_keys():
             queue.add(key)
 
     def why_groups() -> str | None:
-        base.health.note(PRESERVED, known.why_preserved())  # what was noted before they became unknown
-        return known.why_groups()
+        base.health.note(PRESERVED, cache.why_preserved())  # what was noted before they became unknown
+        return cache.why_groups()
 
-    known = Known(
+    cache = Cache(
         kube,
         {},
         {},
@@ -84,23 +84,23 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         timings=timings,
         groups_known=lambda: watches.groups.known,
     )
-    watches = Watches(kube, known, Enqueue(queue.add, lattices.add, list_all), why_groups, timings.watch)
+    watches = Watches(kube, cache, Enqueue(queue.add, lattices.add, list_all), why_groups, timings.watch)
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_SERVICE_REFLECTOR)
-    populations = {deciding.SERVICES: known.count}
+    populations = {deciding.SERVICES: cache.count}
     scope = Scope(
         SERVICE_REFLECTOR, settings.namespace, populations, {deciding.SERVICES: lambda: named(watches.services)}
     )
     breaker = Breaker(kube, recorder, scope, list_all)
-    effects = Effects(kube, recorder, known, watches.services, watches.slices, watches.routes, breaker)
-    reflect = Reflect(known, effects, base.bus, TraceSpans(telemetry), base.health, queue)
+    effects = Effects(kube, recorder, cache, watches.services, watches.slices, watches.routes, breaker)
+    reflect = Reconciler(cache, effects, base.bus, TraceSpans(telemetry), base.health, queue)
     refusals = Refusals(queue, noted(base.health), timings.refusals, is_refused)
-    measures = Measures(telemetry.metrics, known)
-    follow = FollowLattices(known, applications_changed, settings.sources_interval, measures)
+    metrics = ServiceMetrics(telemetry.metrics, cache)
+    follow = LatticeReconciler(cache, applications_changed, settings.sources_interval, metrics)
     return Work(
         [*watches],
         {lattices: follow.run, queue: refusals.heeding(reflect.run)},
         list_all,
-        known.said.clear,
-        prepare=partial(recall, known, base.bus),
-        background=[known.following.run, measures.run, breaker.run, refusals.run],
+        cache.said.clear,
+        prepare=partial(recall, cache, base.bus),
+        background=[cache.following.run, metrics.run, breaker.run, refusals.run],
     )

@@ -2,7 +2,7 @@
 
 In: actions of ``decide``. Out: writes to Kubernetes. Called by ``app``. Invariants: no Service is deleted without leave
 of the circuit breaker; what is changed or deleted is the very object that was read; what is made is made by a create,
-so that nothing of somebody else is taken.
+so that nothing of another owner is taken.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from service_reflector.domain.actions import (
 )
 from service_reflector.domain.resources import make_service, make_slice, make_slice_body, make_ties
 from service_reflector.domain.routes import make_route
-from service_reflector.gather import Known
+from service_reflector.gather import Cache
 from trellis import names
 from trellis.kube.breaker import Breaker
 from trellis.kube.client import Kube
@@ -54,7 +54,7 @@ class Effects:
 
     kube: Kube
     recorder: EventRecorder
-    known: Known
+    cache: Cache
     services: Informer[ServiceView]
     slices: Informer[SliceView]
     routes: Informer[RouteView]
@@ -123,20 +123,20 @@ class Effects:
 
     async def _create(self, action: CreateService) -> bool:
         mirror, former = action.mirror, action.former
-        held = self.known.services.get(mirror.key)
+        held = self.cache.services.get(mirror.key)
         try:
             made = await self.kube.create(SERVICES, make_service(mirror, former))
         except Invalid:
             if former is None:
                 raise
-            # Somebody else has the address, or the node port, by now.
-            _log.warning("a Service cannot have its former addresses", service=mirror.key)
+            # Another writer has the address, or the node port, by now.
+            _log.warning("former addresses of the Service unavailable", service=mirror.key)
             made = await self.kube.create(SERVICES, make_service(mirror))
         except Forbidden as error:
             if is_terminating(error):
                 return False
             raise
-        _log.info("Service made", service=mirror.key, lattice=mirror.lattice, application=mirror.application)
+        _log.info("Service created", service=mirror.key, lattice=mirror.lattice, application=mirror.application)
         self.services.wrote(made, held)
         return True
 
@@ -147,7 +147,7 @@ class Effects:
             SERVICES, found.name, body, found.namespace, field_manager=names.FIELD_MANAGER_SERVICE_REFLECTOR
         )
         self.services.wrote(written, found)
-        _log.info("Service changed", service=found.key, message=message)
+        _log.info("Service updated", service=found.key, message=message)
 
     async def _remove_finalizer(self, action: RemoveFinalizer) -> None:
         found = action.found
@@ -160,7 +160,7 @@ class Effects:
                 found.namespace,
                 field_manager=names.FIELD_MANAGER_SERVICE_REFLECTOR,
             )
-        _log.info("Service let go", service=found.key, reason=action.reason, message=action.message)
+        _log.info("Service finalizer removed", service=found.key, reason=action.reason, message=action.message)
 
     async def _remove(self, action: RemoveService) -> None:
         """Delete it; once that is heard, the slice with its addresses goes, too."""
@@ -170,12 +170,12 @@ class Effects:
                 SERVICES, found.name, found.namespace, uid=found.uid, resource_version=found.resource_version
             )
         if names.WASMCLOUD_OPERATOR_SERVICE not in found.finalizers:
-            self.known.gone.add(found.uid)  # until that is heard
-        _log.info("Service removed", service=found.key, message=action.message)
+            self.cache.gone.add(found.uid)  # until that is heard
+        _log.info("Service deleted", service=found.key, message=action.message)
 
     async def _write_slice(self, namespace: str, action: WriteSlice) -> bool:
         wanted, found = action.wanted, action.wanted.found
-        service = self.known.services.get(f"{namespace}/{action.service}")
+        service = self.cache.services.get(f"{namespace}/{action.service}")
         if service is None:
             return False  # it was deleted this moment
         ties = make_ties(wanted, service)
@@ -203,7 +203,7 @@ class Effects:
         return True
 
     async def _relabel(self, body: Manifest, service: ServiceView) -> Manifest | None:
-        """Write a slice of ours that lost the labels by which it is watched, and by which Services find it.
+        """Write a slice of Trellis that lost the labels by which it is watched, and by which Services find it.
 
         Returns None if it is another's: it neither belongs to the Service nor keeps addresses of its application.
         """
@@ -217,7 +217,7 @@ class Effects:
             return None
         read = {"uid": found.uid, "resourceVersion": found.resource_version}
         patch = {key: value for key, value in body.items() if key != "addressType"} | {"metadata": metadata | read}
-        _log.info("labels of an EndpointSlice restored", service=service.key, slice=name)
+        _log.info("EndpointSlice labels restored", service=service.key, slice=name)
         return await self.kube.merge_patch(
             ENDPOINT_SLICES, name, patch, namespace, field_manager=names.FIELD_MANAGER_SERVICE_REFLECTOR
         )
@@ -229,7 +229,7 @@ class Effects:
             )
 
     async def _write_route(self, namespace: str, action: WriteRoute) -> bool:
-        service, found = self.known.services.get(f"{namespace}/{action.service}"), action.found
+        service, found = self.cache.services.get(f"{namespace}/{action.service}"), action.found
         if service is None:
             return False
         route = make_route(namespace, action.service, service.uid, dict(action.spec))
@@ -267,7 +267,7 @@ class Effects:
             await self.kube.delete(
                 ENDPOINTS, name, namespace, uid=metadata["uid"], resource_version=metadata["resourceVersion"]
             )
-        service = self.known.services.get(f"{namespace}/{name}")
+        service = self.cache.services.get(f"{namespace}/{name}")
         if service is not None:
             mark = {"metadata": {"annotations": {names.ANNOTATION_ADOPTING: None}}}
             await self._patch(service, mark, "endpoints of others are gone")

@@ -1,7 +1,7 @@
-"""Follows the lattices of groups of hosts: their applications, and which hosts are heard.
+"""Follows the lattices of host groups: their applications, and which hosts are heard.
 
 In: which lattice is where. Out: a comparison and the heard hosts of each, and word of what is new. Called by ``gather``
-and ``app``. Invariants: nobody waits for a lattice; what was known of one that is away stays.
+and ``app``. Invariants: nobody waits for a lattice; what was known of one that is unreachable stays.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from service_reflector.domain.ownership import HostGroups, Owner, Undecided, owner_of, recorded_groups, successors
-from service_reflector.domain.service_options import Wish, wish_of
+from service_reflector.domain.service_options import ServiceOptions, options_of
 from service_reflector.domain.snapshot import Claim, Preserved, Refused, Snapshot
 from service_reflector.following import Following
 from service_reflector.timings import Timings
@@ -31,7 +31,7 @@ from trellis.provisioning.other_controllers import Controller
 
 
 @dataclass(slots=True)
-class Known:
+class Cache:
     """What is remembered during a term. ``kept``: by key the slices with the addresses of a Service that is not there.
 
     ``gone``: uids of Services that we deleted and that are still seen. ``said``: by key, then by Service, what the bus
@@ -122,8 +122,8 @@ class Known:
 
     def _application(self, mark: str, name: str) -> Application | None:
         comparison = self.following.comparison(mark)
-        known = comparison.applications.known.get(name) if comparison is not None else None
-        return known.application if known is not None else None
+        cache = comparison.applications.known.get(name) if comparison is not None else None
+        return cache.application if cache is not None else None
 
     def all_keys(self) -> set[str]:
         """Return every key there is something to decide about."""
@@ -227,16 +227,16 @@ class Known:
         having = {mark: found for mark in self.following.marks if (found := self._application(mark, name)) is not None}
         for mark in sorted(having, key=self._seniority):
             application = having[mark]
-            wish, homes = wish_of(application), self.homes(mark)
+            options, homes = options_of(application), self.homes(mark)
             group = self._group(mark, namespace)
-            if wish.namespace and wish.namespace not in {*homes, *self.elsewhere}:
-                refused += [_refusal(wish, application, group)] if group is not None else []
-            elif namespace == wish.namespace or (not wish.namespace and namespace in homes):
+            if options.namespace and options.namespace not in {*homes, *self.elsewhere}:
+                refused += [_refusal(options, application, group)] if group is not None else []
+            elif namespace == options.namespace or (not options.namespace and namespace in homes):
                 claims.append(
                     Claim(
                         mark,
                         application,
-                        wish,
+                        options,
                         self._pods(mark),
                         self.following.hosts(mark),
                         self._running(mark),
@@ -258,7 +258,7 @@ class Known:
         return Claim(
             mark,
             application,
-            Wish(),
+            ServiceOptions(),
             self._pods(mark, () if mark in self.by_lattice else recorded_groups(service)),
             self.following.hosts(mark),
             self._running(mark),
@@ -304,8 +304,8 @@ class Known:
         comparison = self.following.comparison(mark)
         if comparison is None:
             return None
-        known = comparison.applications.known.get(application)
-        if known is not None and known.application is not None:
+        cache = comparison.applications.known.get(application)
+        if cache is not None and cache.application is not None:
             return True
         return False if comparison.applications.absent(application) else None
 
@@ -355,10 +355,10 @@ class Known:
         return bool(found["metadata"].get("deletionTimestamp"))
 
 
-def _refusal(wish: Wish, application: Application, group: GroupView) -> Refused:
+def _refusal(options: ServiceOptions, application: Application, group: GroupView) -> Refused:
     why = (
-        f"application {application.name} asks for its Service in namespace {wish.namespace}, where its lattice has no "
-        f"group of hosts: change annotation {names.ANNOTATION_SERVICE_NAMESPACE}, or name the namespace in "
+        f"application {application.name} requests its Service in namespace {options.namespace}, where its lattice has "
+        f"no host group: change annotation {names.ANNOTATION_SERVICE_NAMESPACE}, or add the namespace to "
         "TRELLIS_SERVICE_NAMESPACES"
     )
     return Refused("NamespaceNotAllowed", why, group)

@@ -1,4 +1,4 @@
-"""Sees to it that each lattice which groups name is followed, and for a grace one that no group names any more.
+"""Ensures that each lattice which groups name is followed, and for a grace one that no group names any more.
 
 In: marks of lattices. Out: addresses for :class:`Following`. Called by ``app``, for the queue of lattices.
 Invariant: while host groups cannot be listed, a lattice without one is followed as it was.
@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from service_reflector.following import Wake
-from service_reflector.gather import Known
-from service_reflector.metrics import Measures
+from service_reflector.gather import Cache
+from service_reflector.metrics import ServiceMetrics
 from trellis.kube.errors import KubeError
 from trellis.lattice.connection.address import LatticeAddress
 from trellis.lattice.domain.group_views import GroupView
@@ -21,13 +21,13 @@ from trellis.telemetry import TraceContext
 
 
 @dataclass(frozen=True, slots=True)
-class FollowLattices:
+class LatticeReconciler:
     """One run of a lattice's mark. ``wake`` is told of each lattice that was looked at: its groups may be others."""
 
-    known: Known
+    cache: Cache
     wake: Wake
     seconds: float
-    measures: Measures
+    metrics: ServiceMetrics
 
     async def run(self, mark: str, trace: TraceContext | None) -> float | None:
         """Follow a lattice as its oldest group says; returns when to look at its Secrets again.
@@ -35,29 +35,29 @@ class FollowLattices:
         Raises:
             KubeError: a Secret could not be read.
         """
-        known = self.known
-        if mark in known.following.marks and self._may_follow() and not self._groups(mark):
-            if not known.groups_known():
+        cache = self.cache
+        if mark in cache.following.marks and self._may_follow() and not self._groups(mark):
+            if not cache.groups_known():
                 return None  # it is followed as it was
-            if known.waits_for_group(mark):
-                # Still followed: an application that is undeployed meanwhile loses its Service at once.
+            if cache.waits_for_group(mark):
+                # Still followed: an application that is undeployed in the meantime loses its Service at once.
                 self.wake(mark, None, None)
-                return known.grace_left(mark)
-        lattices = GroupLattices(known.kube, self._groups, self._follow, self._noted, self.seconds)
+                return cache.grace_left(mark)
+        lattices = GroupLattices(cache.kube, self._groups, self._follow, self._noted, self.seconds)
         return await lattices.run(mark, trace)
 
     def _may_follow(self) -> bool:
-        return self.known.controller is None and not self.known.remove_finalizers
+        return self.cache.controller is None and not self.cache.remove_finalizers
 
     def _groups(self, mark: str) -> Collection[GroupView]:
-        return self.known.by_lattice.get(mark, {}).values() if self._may_follow() else ()
+        return self.cache.by_lattice.get(mark, {}).values() if self._may_follow() else ()
 
     async def _follow(self, mark: str, address: LatticeAddress | None) -> None:
-        self.known.unreadable.pop(mark, None)
+        self.cache.unreadable.pop(mark, None)
         if address is None and self._groups(mark):
-            self.known.unreadable[mark] = "its name or its prefix can be in no subject of NATS"
-        await self.known.following.follow(mark, address)
-        self.measures.follow(mark, address)
+            self.cache.unreadable[mark] = "its name or its prefix can be in no subject of NATS"
+        await self.cache.following.follow(mark, address)
+        self.metrics.follow(mark, address)
         self.wake(mark, None, None)
 
     @contextmanager
@@ -65,6 +65,6 @@ class FollowLattices:
         try:
             yield
         except KubeError as error:
-            self.known.unreadable[mark] = self.known.kube.words(error)
+            self.cache.unreadable[mark] = self.cache.kube.describe_error(error)
             self.wake(mark, None, None)
             raise

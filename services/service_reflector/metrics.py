@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from service_reflector.gather import Known
+from service_reflector.gather import Cache
 from trellis.events.subjects import SERVICE_REFLECTOR
 from trellis.installer_api.redaction import redact_url
 from trellis.lattice.connection.address import LatticeAddress
@@ -17,13 +17,13 @@ from trellis.telemetry.followed import FollowedGauges
 from trellis.telemetry.metrics import Forget, Metrics
 
 
-class Measures(FollowedGauges[LatticeAddress]):
+class ServiceMetrics(FollowedGauges[LatticeAddress]):
     """The gauges of one term."""
 
-    def __init__(self, metrics: Metrics, known: Known) -> None:
+    def __init__(self, metrics: Metrics, cache: Cache) -> None:
         super().__init__()
         self._metrics = metrics
-        self._known = known
+        self._cache = cache
 
     def _show(self, mark: str, address: LatticeAddress) -> Forget:
         _, _, digest = mark.partition("/")
@@ -36,11 +36,11 @@ class Measures(FollowedGauges[LatticeAddress]):
         return self._metrics.lattice(SERVICE_REFLECTOR, of, *reads)
 
     def _silent(self, mark: str, since: float) -> float:
-        heard = self._known.following.heard(mark)
+        heard = self._cache.following.heard(mark)
         return time.monotonic() - (since if heard is None else heard)
 
     def _applications(self, mark: str) -> float:
-        return len(self._known.deployed(mark))
+        return len(self._cache.deployed(mark))
 
     def _services(self, mark: str) -> float:
-        return sum(len(keys) for (of, _), keys in list(self._known.mirrors.items()) if of == mark)
+        return sum(len(keys) for (of, _), keys in list(self._cache.mirrors.items()) if of == mark)

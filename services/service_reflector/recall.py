@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from service_reflector.gather import Known
+from service_reflector.gather import Cache
 from trellis.bus.bus import Bus
 from trellis.events.envelope import FactData
 from trellis.events.services import ServiceReflected, ServiceRemoved
 
 
-async def recall(known: Known, bus: Bus) -> None:
+async def recall(cache: Cache, bus: Bus) -> None:
     """Read back the last event about each Service; the removal of one that is gone is published afterwards."""
     facts: AsyncIterator[FactData] = bus.last_facts((ServiceReflected, ServiceRemoved))
     async for fact in facts:
         assert isinstance(fact, ServiceReflected | ServiceRemoved)
         key = f"{fact.namespace}/{fact.name}"
-        said = known.said.setdefault(f"{fact.namespace}/{fact.application}", {})
+        said = cache.said.setdefault(f"{fact.namespace}/{fact.application}", {})
         if isinstance(fact, ServiceReflected):
             said[key] = fact
         elif key in said and said[key].uid == fact.uid:

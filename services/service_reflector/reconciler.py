@@ -1,6 +1,6 @@
 """One run of an application's key in one namespace: gather, decide, apply, publish.
 
-In: keys of applications. Out: Services, slices and routes by ``apply``, facts on the bus. Called by the queue of
+In: keys of applications. Out: Services, slices and routes by ``apply``, events on the bus. Called by the queue of
 ``app``. Invariant: what is published came back from the API server.
 """
 
@@ -15,7 +15,7 @@ from service_reflector.domain import decide as deciding
 from service_reflector.domain.actions import Action, DeleteRoute, DeleteSlice, RemoveService, Warn, WarnService
 from service_reflector.domain.facts import reflected, removed
 from service_reflector.domain.snapshot import Snapshot
-from service_reflector.gather import Known
+from service_reflector.gather import Cache
 from service_reflector.refusals import is_refused
 from trellis.bus.bus import Bus, BusUnavailable
 from trellis.bus.consume.queue import KeyedQueue
@@ -32,10 +32,10 @@ _SEEN_BY_WATCHES: Final = (Warn, WarnService, RemoveService, DeleteSlice, Delete
 
 
 @dataclass(frozen=True, slots=True)
-class Reflect:
+class Reconciler:
     """One run of a key: gather, decide, apply, say."""
 
-    known: Known
+    cache: Cache
     effects: Effects
     bus: Bus
     stories: TraceSpans[str]
@@ -48,7 +48,7 @@ class Reflect:
         Raises:
             KubeError: for the queue to try again.
         """
-        if self.known.controller is not None and not self.known.remove_finalizers:
+        if self.cache.controller is not None and not self.cache.remove_finalizers:
             return None
         snapshot = await self._look(key)
         actions = deciding.decide(snapshot)
@@ -75,13 +75,13 @@ class Reflect:
 
     async def _look(self, key: str) -> Snapshot:
         try:
-            snapshot = await self.known.snapshot(key)
+            snapshot = await self.cache.snapshot(key)
         except KubeError as error:
             if is_refused(error):
-                for one in self.known.services_of(key):
+                for one in self.cache.services_of(key):
                     await self.effects.report(one, None, WRITE_REFUSED, str(error))
             raise
-        self.health.note(PRESERVED, self.known.why_preserved())
+        self.health.note(PRESERVED, self.cache.why_preserved())
         return snapshot
 
     async def _act(self, snapshot: Snapshot, actions: list[Any]) -> float | None:
@@ -97,13 +97,13 @@ class Reflect:
             raise
 
     async def _say(self, snapshot: Snapshot) -> float | None:
-        """Say what holds of each Service; returns when to try again if the bus is away."""
-        known, about = self.known, f"{snapshot.namespace}/{snapshot.name}"
-        said = known.said.setdefault(about, {})
-        mirrors = {} if known.remove_finalizers else deciding.mirrors_of(snapshot)
+        """Say what holds of each Service; returns when to try again if NATS is unreachable."""
+        cache, about = self.cache, f"{snapshot.namespace}/{snapshot.name}"
+        said = cache.said.setdefault(about, {})
+        mirrors = {} if cache.remove_finalizers else deciding.mirrors_of(snapshot)
         try:
             for mirror in mirrors.values():
-                service = known.services.get(mirror.key)
+                service = cache.services.get(mirror.key)
                 if service is None or service.application != mirror.application or service.deleting:
                     continue
                 fact = reflected(mirror, service)
@@ -111,14 +111,14 @@ class Reflect:
                     await self._publish(fact, service.resource_version)
                     said[mirror.key] = fact
             for key, former in list(said.items()):
-                if key not in known.services:
+                if key not in cache.services:
                     await self._publish(removed(former), "deleted")
                     said.pop(key, None)
         except BusUnavailable:
-            return known.timings.publish
+            return cache.timings.publish
         finally:
             if not said:
-                known.said.pop(about, None)
+                cache.said.pop(about, None)
         return None
 
     async def _publish(self, fact: ServiceReflected | ServiceRemoved, state: str) -> None:
@@ -126,12 +126,12 @@ class Reflect:
 
 
 def _is_news(action: Action, done: Sequence[Action]) -> bool:
-    """Say whether an action is to be carried out although the same run did others."""
+    """Return whether an action is to be carried out although the same run did others."""
     return not isinstance(action, Warn | WarnService) or action not in done
 
 
 def _settled(snapshot: Snapshot) -> bool:
-    """Say whether a trace ends here: what is wanted leads to a host that is ready, or nothing is wanted."""
+    """Return whether a trace ends here: what is wanted leads to a host that is ready, or nothing is wanted."""
     pieces = [piece for pieces in snapshot.slices.values() for piece in pieces]
     ready = any(one.get("conditions", {}).get("ready") for piece in pieces for one in piece.endpoints)
     return ready or not snapshot.claims

@@ -10,8 +10,8 @@ from trellis.kube.resources import ENDPOINT_SLICES, HTTP_ROUTES
 def is_refused(error: Exception) -> bool:
     """Return whether a write was refused.
 
-    Of a Service that came or went meanwhile (409, 404) the next run knows; of an HTTPRoute these mean that its kind is
-    not served or that its name is taken, as 409 does of an EndpointSlice.
+    Of a Service that came or went in the meantime (409, 404) the next run knows; of an HTTPRoute these mean that its
+    kind is not served or that its name is taken, as 409 does of an EndpointSlice.
     """
     if isinstance(error, AlreadyExists):
         return error.kind in {HTTP_ROUTES.kind, ENDPOINT_SLICES.kind}

@@ -1,4 +1,4 @@
-"""What service_reflector can be told; the only place that reads its environment."""
+"""Settings of service_reflector from the environment. No other module of the service reads the environment."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ class Settings(ServiceSettings):
     service: ClassVar[str] = SERVICE_REFLECTOR
 
     sources_interval: Annotated[Seconds, Field(gt=0)] = Field(
-        default=60.0, description="how often the Secrets that a group of hosts names are looked at for changes"
+        default=60.0, description="Interval of the checks for changes of the Secrets that host groups refer to."
     )
     service_namespaces: Namespaces = Field(
         default=(),
-        description="namespaces, separated by commas, in which applications may ask for their Service by annotation, "
-        "besides those of their lattice's groups of hosts",
+        description="Namespaces, separated by commas, that applications may choose for their Service by annotation, "
+        "besides the namespaces of the host groups of their lattice.",
     )
     remove_finalizers: bool = Field(
         default=False,
-        description="take the finalizer from every Service that mirrors an application, and do nothing else: "
-        "before this service is uninstalled",
+        description="Only remove the finalizers from all reflected Services, before the service is uninstalled.",
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from service_reflector.gather import Known
+from service_reflector.gather import Cache
 from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
@@ -59,42 +59,42 @@ class Watches:
     def __init__(
         self,
         kube: Kube,
-        known: Known,
+        cache: Cache,
         enqueue: Enqueue,
         why_groups: Callable[[], str | None],
         timings: WatchTimings = WatchTimings(),
     ) -> None:
         def groups_served() -> None:
-            known.missing_since.clear()
+            cache.missing_since.clear()
             enqueue.all()
 
         self.groups = Informer(
             kube,
             HOST_CONFIGS,
             view_group,
-            on_group(known, enqueue.lattice),
+            on_group(cache, enqueue.lattice),
             optional=True,
             needed=why_groups,
             on_known=groups_served,
             timings=timings,
-            objects=known.groups,
+            objects=cache.groups,
         )
         self._pods = Informer(
-            kube, PODS, view_pod, on_pod(known, enqueue.application), label_selector=POD_SELECTOR, timings=timings
+            kube, PODS, view_pod, on_pod(cache, enqueue.application), label_selector=POD_SELECTOR, timings=timings
         )
         self.services = Informer(
             kube,
             SERVICES,
             view_service,
-            on_service(known, enqueue.application),
+            on_service(cache, enqueue.application),
             timings=timings,
-            objects=known.services,
+            objects=cache.services,
         )
         self.slices = Informer(
             kube,
             ENDPOINT_SLICES,
             view_slice,
-            on_slice(known, enqueue.application),
+            on_slice(cache, enqueue.application),
             label_selector=SLICE_SELECTOR,
             timings=timings,
         )
@@ -103,20 +103,20 @@ class Watches:
             kube,
             HTTP_ROUTES,
             view_route,
-            on_route(known, enqueue.application),
+            on_route(cache, enqueue.application),
             label_selector=ROUTE_SELECTOR,
             optional=True,
             refusable=True,
             on_known=enqueue.all,
             timings=timings,
-            objects=known.routes,
+            objects=cache.routes,
         )
         operators: dict[str, Controller | None] = {}
         self._operators = Informer(
             kube,
             DEPLOYMENTS,
             view_operator,
-            on_operator(known, operators, enqueue.all),
+            on_operator(cache, operators, enqueue.all),
             refusable=True,
             timings=timings,
             objects=operators,
@@ -127,112 +127,112 @@ class Watches:
         yield from (self.groups, self._pods, self.services, self.slices, self.routes, self._operators)
 
 
-def on_group(known: Known, wake_lattice: Wake) -> Callable[[Change[GroupView]], None]:
+def on_group(cache: Cache, wake_lattice: Wake) -> Callable[[Change[GroupView]], None]:
     """Return the handler of changes of groups: which lattices there are, and where."""
 
     def handle(change: Change[GroupView]) -> None:
         for group in (change.old, change.new):
             if group is not None:
-                _drop(known.by_lattice, group.lattice, change.key)
-                _drop(known.by_namespace, group.namespace, change.key)
+                _drop(cache.by_lattice, group.lattice, change.key)
+                _drop(cache.by_namespace, group.namespace, change.key)
         if change.new is not None:
-            known.by_namespace.setdefault(change.new.namespace, {})[change.key] = change.new
+            cache.by_namespace.setdefault(change.new.namespace, {})[change.key] = change.new
         if change.new is not None and change.new.lattice:
-            known.by_lattice.setdefault(change.new.lattice, {})[change.key] = change.new
-            known.missing_since.pop(change.new.lattice, None)
+            cache.by_lattice.setdefault(change.new.lattice, {})[change.key] = change.new
+            cache.missing_since.pop(change.new.lattice, None)
         for mark in {group.lattice for group in (change.old, change.new) if group is not None} - {""}:
             wake_lattice(mark)
 
     return handle
 
 
-def on_pod(known: Known, wake: Wake) -> Callable[[Change[PodView]], None]:
+def on_pod(cache: Cache, wake: Wake) -> Callable[[Change[PodView]], None]:
     """Return the handler of changes of pods: the Services of its lattice are looked at."""
 
     def handle(change: Change[PodView]) -> None:
         for pod in (change.old, change.new):
             if pod is not None:
-                _drop(known.pods, pod.group_key, change.key)
+                _drop(cache.pods, pod.group_key, change.key)
         if change.new is not None:
-            known.pods.setdefault(change.new.group_key, {})[change.key] = change.new
+            cache.pods.setdefault(change.new.group_key, {})[change.key] = change.new
         groups = {pod.group_key for pod in (change.old, change.new) if pod is not None}
-        for mark in {group.lattice for key in groups if (group := known.groups.get(key)) is not None} - {""}:
-            for key in known.keys_of(mark, None):
+        for mark in {group.lattice for key in groups if (group := cache.groups.get(key)) is not None} - {""}:
+            for key in cache.keys_of(mark, None):
                 wake(key)
-        for key in known.keys_left(groups):
+        for key in cache.keys_left(groups):
             wake(key)
 
     return handle
 
 
-def on_service(known: Known, wake: Wake) -> Callable[[Change[ServiceView]], None]:
-    """Return the handler of changes of Services; one of somebody else may have been in the way."""
+def on_service(cache: Cache, wake: Wake) -> Callable[[Change[ServiceView]], None]:
+    """Return the handler of changes of Services; one of another owner may have been in the way."""
 
     def handle(change: Change[ServiceView]) -> None:
         for one in (change.old, change.new):
             if one is not None and one.application:
-                _discard(known.mirrors, (one.lattice, one.application), change.key)
-                _discard(known.by_key, f"{one.namespace}/{one.application}", change.key)
-                _discard(known.by_mark, one.lattice, change.key)
+                _discard(cache.mirrors, (one.lattice, one.application), change.key)
+                _discard(cache.by_key, f"{one.namespace}/{one.application}", change.key)
+                _discard(cache.by_mark, one.lattice, change.key)
         if change.old is not None and (change.new is None or change.new.uid != change.old.uid):
-            known.gone.discard(change.old.uid)
-            known.preserved.pop(change.key, None)
+            cache.gone.discard(change.old.uid)
+            cache.preserved.pop(change.key, None)
         if change.new is not None and change.new.application:
             new = change.new
-            known.mirrors.setdefault((new.lattice, new.application), set()).add(change.key)
-            known.by_key.setdefault(f"{new.namespace}/{new.application}", set()).add(change.key)
-            known.by_mark.setdefault(new.lattice, set()).add(change.key)
+            cache.mirrors.setdefault((new.lattice, new.application), set()).add(change.key)
+            cache.by_key.setdefault(f"{new.namespace}/{new.application}", set()).add(change.key)
+            cache.by_mark.setdefault(new.lattice, set()).add(change.key)
         keys = {f"{one.namespace}/{one.application or one.name}" for one in (change.old, change.new) if one}
         if change.old is None or change.new is None:
-            for name, piece in known.slices.get(change.key, {}).items():
-                keys |= _note_kept(known, name, piece, left=change.new is None)
+            for name, piece in cache.slices.get(change.key, {}).items():
+                keys |= _note_kept(cache, name, piece, left=change.new is None)
         for key in keys:
             wake(key)
 
     return handle
 
 
-def on_slice(known: Known, wake: Wake) -> Callable[[Change[SliceView]], None]:
+def on_slice(cache: Cache, wake: Wake) -> Callable[[Change[SliceView]], None]:
     """Return the handler of changes of our EndpointSlices."""
 
     def handle(change: Change[SliceView]) -> None:
         for one in (change.old, change.new):
             if one is not None:
-                _drop(known.slices, one.service_key, change.key)
-                _note_kept(known, change.key, one, left=False)
+                _drop(cache.slices, one.service_key, change.key)
+                _note_kept(cache, change.key, one, left=False)
         if change.new is not None:
-            known.slices.setdefault(change.new.service_key, {})[change.key] = change.new
-            if change.new.service_key not in known.services:
-                for key in _note_kept(known, change.key, change.new, left=True):
+            cache.slices.setdefault(change.new.service_key, {})[change.key] = change.new
+            if change.new.service_key not in cache.services:
+                for key in _note_kept(cache, change.key, change.new, left=True):
                     wake(key)
         for key in {one.service_key for one in (change.old, change.new) if one is not None}:
-            service = known.services.get(key)
+            service = cache.services.get(key)
             if service is not None:
                 wake(f"{service.namespace}/{service.application or service.name}")
 
     return handle
 
 
-def on_route(known: Known, wake: Wake) -> Callable[[Change[RouteView]], None]:
+def on_route(cache: Cache, wake: Wake) -> Callable[[Change[RouteView]], None]:
     """Return the handler of changes of our HTTPRoutes."""
 
     def handle(change: Change[RouteView]) -> None:
-        service = known.services.get(change.key)
+        service = cache.services.get(change.key)
         if service is not None and service.application:
             wake(f"{service.namespace}/{service.application}")
 
     return handle
 
 
-def _note_kept(known: Known, name: str, piece: SliceView, *, left: bool) -> set[str]:
+def _note_kept(cache: Cache, name: str, piece: SliceView, *, left: bool) -> set[str]:
     """Note whether the Service is gone whose addresses a slice keeps, if it keeps any; return the keys it concerns."""
     if (kept := read_kept(piece.kept)) is None:
         return set()
     key = f"{piece.namespace}/{kept.application}"
     if left:
-        known.kept.setdefault(key, {})[name] = piece
+        cache.kept.setdefault(key, {})[name] = piece
     else:
-        _drop(known.kept, key, name)
+        _drop(cache.kept, key, name)
     return {key}
 
 

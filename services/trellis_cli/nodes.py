@@ -15,7 +15,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from trellis.provisioning.views import Wish
+from trellis.provisioning.views import OptIn
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.explained import held_up
 from trellis.read_model.tables.nodes import NodeRow, NodeState, summary, tally, with_causes
@@ -106,4 +106,4 @@ def footer(rows: Sequence[NodeRow], shown: Sequence[NodeRow]) -> str:
 
 
 def _wish(row: NodeRow) -> str:
-    return row.wish.value if row.by or row.wish is not Wish.IN else f"{row.wish.value} (no annotation)"
+    return row.wish.value if row.by or row.wish is not OptIn.IN else f"{row.wish.value} (no annotation)"

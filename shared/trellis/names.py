@@ -1,7 +1,7 @@
-"""Every label, annotation, field manager and object name that Trellis writes or reads, spelt once.
+"""Labels, annotations, field managers and object names that Trellis writes or reads.
 
-Pure: strings in, strings out. Called by services, the command line and tests; nothing else spells these names.
-Invariant: each function returns a name Kubernetes accepts, whatever valid name it was given.
+Pure: strings in, strings out. Called by services, the command line and tests; no other module spells these names.
+Invariant: each function returns a name that is valid in Kubernetes for every valid input.
 """
 
 from __future__ import annotations
@@ -17,48 +17,50 @@ FIELD_MANAGER_SERVICE_REFLECTOR: Final = "trellis.dev/service-reflector"
 FIELD_MANAGER_APPLICATION_MANAGER: Final = "trellis.dev/application-manager"
 FIELD_MANAGER_CONTROLLER_HOST: Final = "trellis.dev/controller-host"
 FIELD_MANAGER_WADM: Final = "trellis.dev/wadm"
-"""Of the ``spec`` of an Application that came from wadm: whoever else has a field of it is a person, or their tool."""
+"""Manager of the ``spec`` of an Application created from wadm. Other managers of its fields are users or their tools.
+"""
 FIELD_MANAGER_COMMAND_LINE: Final = "trellis.dev/command-line"
 
-# --- KWasm's names: kept, because users' nodes and manifests carry them ---
+# --- names of KWasm, kept because nodes and manifests of users have them ---
 ANNOTATION_OPT_IN: Final = "kwasm.sh/kwasm-node"
 LABEL_PROVISIONED: Final = "kwasm.sh/kwasm-provisioned"
-"""Label of a provisioned node; its value is the node's name (shortened past 63 characters). The annotation of the
-same key then carries the whole name."""
+"""Label of a provisioned node. Its value is the name of the node, shortened to 63 characters; then the annotation of
+the same key has the full name.
+"""
 LABEL_JOB: Final = "kwasm.sh/job"
 JOB_CONTAINER: Final = "kwasm-provision"
 JOB_REMOVAL_CONTAINER: Final = "remove-first"
 JOB_SUFFIX: Final = "provision-kwasm"
 
 LABEL_KWASM_DEFAULT: Final = "trellis.dev/kwasm-default"
-"""On a Shim, ``true``: nodes that opt in by KWasm's annotation get it."""
+"""On a Shim, ``true``: the provisioner installs it on nodes that opt in by the annotation of KWasm."""
 
 SHIM_PROVISIONED: Final = "provisioned"
-"""Value of the label ``<shim>`` of a node: runtime-class-manager's."""
+"""Value of the label ``<shim>`` of a node, as runtime-class-manager sets it."""
 
 FINALIZER: Final = "trellis.dev/provisioner"
-"""On a Shim: it stays until no node has it."""
+"""On a Shim: blocks its deletion until no node has it."""
 
-# --- our own, on Nodes ---
+# --- on Nodes ---
 LABEL_WASM_READY: Final = "trellis.dev/wasm"
 WASM_READY: Final = "ready"
 ANNOTATION_DIGEST: Final = "trellis.dev/kwasm-digest"
-"""What was installed: digest of the installer's specification (16 hex digits)."""
+"""Digest of the installed specification (16 hex digits)."""
 ANNOTATION_SHIMS: Final = "trellis.dev/shims"
-"""Digests by Shim name: ``slight=<digest> spin=<digest>``. On a Node what was proved, on a Job what it leads to."""
+"""Digests by Shim name: ``slight=<digest> spin=<digest>``. On a Node the verified state, on a Job the target state."""
 ANNOTATION_VERIFIED: Final = "trellis.dev/verified"
-"""What was proved: ``canary``, ``handler`` or ``job``."""
+"""Kind of the verification: ``canary``, ``handler`` or ``job``."""
 ANNOTATION_NODE_UID: Final = "trellis.dev/node-uid"
-"""Uid of the Node the other marks were made for: a node replaced under the same name starts from nothing."""
+"""UID of the Node that the other annotations refer to: a node replaced under the same name starts from nothing."""
 ANNOTATION_FAILURE: Final = "trellis.dev/provision-failure"
-"""Why the last attempt failed, for people: reason, and the installer's own last log lines."""
+"""Reason and message of the last failure, with the last log lines of the installer."""
 ANNOTATION_FAILED_ATTEMPT: Final = "trellis.dev/provision-failed-attempt"
-"""``<digest>/<attempt>/<unix seconds>`` of the last failure: counts attempts over restarts."""
+"""``<digest>/<attempt>/<unix seconds>`` of the last failure. Preserves the number of attempts over restarts."""
 
 ANNOTATION_BLAMED: Final = "trellis.dev/failed-shims"
-"""Digests by Shim name, as in :data:`ANNOTATION_SHIMS`: what the last failures were blamed on. On a Job: its own."""
+"""Digests of failed Shims, as in :data:`ANNOTATION_SHIMS`. On a Node of the last failures, on a Job of its own."""
 
-# --- our own, on installer Jobs ---
+# --- on installer Jobs ---
 LABEL_NODE_UID: Final = "trellis.dev/node-uid"
 LABEL_DIGEST: Final = "trellis.dev/digest"
 LABEL_OPERATION: Final = "trellis.dev/operation"
@@ -66,176 +68,179 @@ LABEL_ATTEMPT: Final = "trellis.dev/attempt"
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGED_BY: Final = "trellis"
 ANNOTATION_NODE: Final = "trellis.dev/node"
-"""Whole name of the node a Job works on (a label value holds only 63 characters)."""
+"""Full name of the node of a Job (a label value has at most 63 characters)."""
 ANNOTATION_HANDLER: Final = "trellis.dev/handler"
-"""Runtime handlers the installer promises, joined by commas; absent for a legacy image of which none is known."""
+"""Runtime handlers that the Job installs, joined by commas; absent for a KWasm-compatible image without a known one."""
 ANNOTATION_REMOVED_HANDLERS: Final = "trellis.dev/removed-handlers"
-"""Runtime handlers that a Job takes away, joined by commas."""
+"""Runtime handlers that a Job removes, joined by commas."""
 ANNOTATION_TRACEPARENT: Final = "trellis.dev/traceparent"
 ANNOTATION_JOB_FAILURE: Final = "trellis.dev/failure"
-"""The provisioner's verdict on a failed Job: ``<Reason>: <message>``. Written before the fact is said."""
+"""Reason and message of a failed Job: ``<Reason>: <message>``. Written before the event is published."""
 ANNOTATION_DISRUPTIVE: Final = "trellis.dev/disruptive"
-"""``true`` beside a verdict: what failed restarted the node's container runtime, so it is not tried again soon."""
+"""``true`` on a failed Job: the failed step restarted the container runtime of the node, so the retry is delayed."""
 ANNOTATION_UNCONFIRMED: Final = "trellis.dev/unconfirmed-shims"
-"""On a Job: Shims that may be on its node from before it, though no mark names them, joined by commas."""
+"""On a Job: Shims that may already be on the node although no annotation names them, joined by commas."""
 ANNOTATION_CANARIES: Final = "trellis.dev/canaries"
-"""Shims of which a canary pod is to succeed before the Job counts, joined by commas."""
+"""Shims whose canary pod must succeed before the Job counts as successful, joined by commas."""
 ANNOTATION_PROOF: Final = "trellis.dev/proof"
-"""What the canary pods of a Job proved: ``canary`` or ``handler``."""
+"""Kind of the verification of a Job: ``canary`` or ``handler``."""
 ANNOTATION_ROLLS_BACK: Final = "trellis.dev/rolls-back"
-"""On a Job that brings a node back to what it had: why, as ``<Reason>: <message>``."""
+"""On a Job that rolls a node back: the cause, as ``<Reason>: <message>``."""
 
-# --- our own, on canary pods ---
+# --- on canary pods ---
 LABEL_CANARY: Final = "trellis.dev/canary"
 LABEL_JOB_UID: Final = "trellis.dev/job-uid"
 ANNOTATION_SHIM: Final = "trellis.dev/shim"
-"""Whole name of the Shim that a pod tries (a label value holds only 63 characters)."""
+"""Full name of the Shim of a canary pod (a label value has at most 63 characters)."""
 CANARY_CONTAINER: Final = "canary"
 
 # --- containers and ledger ---
 NODE_ROOT: Final = "/mnt/node-root"
 INSTALLER_SPEC: Final = "TRELLIS_INSTALLER_SPEC"
-"""Environment variable that tells our own installer what to do, as JSON."""
+"""Environment variable with the specification of the Trellis installer, as JSON."""
 LEDGER: Final = "trellis-rollout-ledger"
 LABEL_LEDGER: Final = "trellis.dev/ledger"
 """``true`` on the ledger."""
 ANNOTATION_HALTED: Final = "trellis.dev/halted"
-"""On the ledger: the shims whose rollout is halted because too many nodes failed, joined by commas."""
+"""On the ledger: Shims whose rollout is halted because too many nodes failed, joined by commas."""
 ANNOTATION_HALT_PUBLISHED: Final = "trellis.dev/halt-published"
-"""On the ledger: the mark that the bus was told of the halt of these shims; gone once it was told that it is over."""
+"""On the ledger: Shims whose halt was published, joined by commas; removed when its end was published."""
 ANNOTATION_ACKNOWLEDGED: Final = "trellis.dev/failures-acknowledged-at"
-"""On a Shim, Unix seconds: failures recorded up to then no longer halt its rollout, and are tried again at once. The
-word of a person who resumed it; the time is that of the last failure they knew of."""
+"""On a Shim, Unix seconds: failures up to this time do not halt its rollout, and are retried immediately. Set when a
+user resumes the rollout, to the time of the last failure that they saw."""
 ANNOTATION_TAKEN_OVER: Final = "trellis.dev/taken-over"
-"""On the Deployment of another operator, ``true``: Trellis may work although that runs. The word of a person."""
+"""On the Deployment of another operator, ``true``: Trellis works although that operator runs. Set by a user."""
 LABEL_SHIM: Final = "trellis.dev/shim"
-"""On the ControllerRevisions that keep a Shim's former versions: its name, as :func:`shim_label` shortens it."""
+"""On the ControllerRevisions of a Shim: its name, as :func:`shim_label` shortens it."""
 LEASE_PREFIX: Final = "trellis-"
 ANNOTATION_HOLDER: Final = "trellis.dev/holder"
-"""On a Lease: the last holder that was of Trellis. Other software that takes the Lease leaves it as it is."""
+"""On a Lease: its last holder that belongs to Trellis. Other software that takes the Lease does not change it."""
 LEASE_NODES: Final = "trellis-nodes"
-"""The claim of one installation on the Nodes of a cluster."""
+"""Lease of the installation that provisions the Nodes of a cluster."""
 CLAIM_NAMESPACE: Final = "kube-system"
-"""Where that Lease is: every cluster has it, and users who may edit a namespace of their own may not write there."""
+"""Namespace of that Lease: it exists in every cluster, and users with access to a single namespace cannot write to it.
+"""
 WAITING_PREFIX: Final = "waiting.trellis.dev/"
-"""On that Lease, with the namespace of an installation that waits for it: since when it was last seen, RFC 3339."""
-# --- of groups of wasmCloud hosts: wasmcloud-operator's, because pods and children that run carry them ---
+"""Annotation prefix on that Lease, followed by the namespace of a waiting installation: its last activity, RFC 3339."""
+# --- of host groups: names of wasmcloud-operator, kept because running pods have them ---
 WASMCLOUD_OPERATOR: Final = "operator.k8s.wasmcloud.dev/wasmcloud-host-config"
-"""Its finalizer on a WasmCloudHostConfig, and its field manager."""
+"""Finalizer of wasmcloud-operator on a WasmCloudHostConfig, and its field manager."""
 WASMCLOUD_OPERATOR_SERVICE: Final = "operator.k8s.wasmcloud.dev/service"
-"""Its finalizer on a Service that mirrors an application."""
+"""Finalizer of wasmcloud-operator on a reflected Service."""
 WADM_OPERATOR: Final = "wadm-operator"
-"""Value of :data:`LABEL_MANAGED_BY` of its pods."""
+"""Value of :data:`LABEL_MANAGED_BY` on the pods of wasmcloud-operator."""
 HOST_LABEL_PREFIX: Final = "host-label.k8s.wasmcloud.dev/"
-"""Of the labels of pods that are those of their hosts."""
+"""Prefix of pod labels that become labels of the host."""
 LABEL_INSTANCE: Final = "app.kubernetes.io/instance"
-"""On a pod the group it belongs to."""
+"""On a pod: its host group."""
 
-# --- our own, on groups of wasmCloud hosts ---
+# --- on host groups ---
 FINALIZER_HOSTS: Final = "trellis.dev/host-manager"
 ANNOTATION_TEMPLATE: Final = "trellis.dev/template"
-"""On a group, ``latest``: its pods get our own template now, by a roll."""
+"""On a host group, ``latest``: host_manager rolls its pods to the current pod template of Trellis."""
 TEMPLATE_LATEST: Final = "latest"
 ANNOTATION_CHECKSUM: Final = "trellis.dev/checksum"
-"""On a pod template: of the Secrets and ConfigMaps that its pods are made from."""
+"""On a pod template: checksum of the Secrets and ConfigMaps that its pods use."""
 LABEL_TEMPLATE: Final = "trellis.dev/template"
-"""On a Deployment or DaemonSet: ``<revision>.<digest>`` of its pod template, and of what that was made from. A label,
-because another annotation counts as a new generation of a Deployment."""
+"""On a Deployment or DaemonSet: ``<revision>.<digest>`` of its pod template and of its inputs. A label, because a
+changed annotation increases the generation of a Deployment."""
 LABEL_APPLIED: Final = "trellis.dev/applied"
-"""On a child of a group: digest of what we applied."""
+"""On a child of a host group: digest of the applied manifest."""
 
 # --- of secrets for components ---
 SECRETS_KEY: Final = "trellis-secrets-xkey"
-"""Secret with the curve key of the secrets backend, in the namespace of the installation."""
+"""Secret with the curve key of secrets_backend, in the namespace of the installation."""
 SECRETS_SEED: Final = "seed"
-"""In its data: the seed (SX…) of the key that hosts are given."""
+"""In its data: seed (SX…) of the key that hosts receive."""
 SECRETS_PREVIOUS: Final = "previous"
-"""In its data: seeds of former keys that still open requests, one a line, newest first."""
+"""In its data: seeds of former keys that still decrypt requests, one per line, newest first."""
 ANNOTATION_ROTATED: Final = "trellis.dev/rotated"
-"""On it, RFC 3339: since when its key is given out. Hosts that are older may know a former one only."""
+"""On it, RFC 3339: time of the last key rotation. Hosts started earlier may know a former key only."""
 SECRETS_ACCOUNT: Final = "wasmcloud-secrets"
-"""ServiceAccount that a Secret is read as if a policy names none."""
+"""ServiceAccount that reads Secrets if a policy names none."""
 IMPERSONATION_PREFIX: Final = "trellis-impersonate-"
-"""Of Roles that let secrets_backend be an account."""
+"""Prefix of Roles that allow secrets_backend to impersonate an account."""
 CONTROLLER_ROLE_PREFIX: Final = "trellis-controller-"
-"""Of Roles that let controller_host be an account. The two services share none: a binding has one list of subjects."""
+"""Prefix of Roles that allow controller_host to impersonate an account. The services share no Role: a binding has one
+list of subjects."""
 CONTROLLER_WATCH_ROLE_PREFIX: Final = "trellis-watcher-"
-"""Of Roles that let an account see what its controllers watch."""
+"""Prefix of Roles that allow an account to watch the objects of its controllers."""
 READER_ROLE_PREFIX: Final = "trellis-reader-"
-"""Of Roles that let an account read the Secrets that are given by way of secrets_backend."""
+"""Prefix of Roles that allow an account to read the Secrets that secrets_backend provides."""
 ANNOTATION_RESTART_ON: Final = "trellis.dev/restart-on"
-"""On a group of hosts, ``secretChange``: it rolls when a Secret that its components were given changes."""
+"""On a host group, ``secretChange``: host_manager rolls its pods when a Secret that its components received changes."""
 RESTART_ON_CHANGE: Final = "secretChange"
 ANNOTATION_RESTARTED_FOR: Final = "trellis.dev/restarted-for"
-"""On a pod template: the Secrets that its pods were restarted for, ``<namespace>/<name>=<resourceVersion> …``."""
+"""On a pod template: Secrets that caused the last restart, ``<namespace>/<name>=<resourceVersion> …``."""
 ANNOTATION_RESTARTED_AT: Final = "trellis.dev/restarted-at"
-"""On a pod template, RFC 3339: when its pods were last restarted for changed Secrets."""
+"""On a pod template, RFC 3339: time of the last restart for changed Secrets."""
 ANNOTATION_PODS_RETRIED: Final = "trellis.dev/pods-retried"
-"""On what runs the pods of a group, RFC 3339: when its controller was last asked to try again what was refused."""
+"""On the Deployment or DaemonSet of a host group, RFC 3339: last request to its controller to retry rejected pods."""
 
-# --- of Services that mirror applications; the first are annotations of the application ---
+# --- of reflected Services; the first are annotations of the application ---
 ANNOTATION_SERVICE: Final = "trellis.dev/service"
-"""``false``: the application gets no Service."""
+"""``false``: service_reflector creates no Service for the application."""
 ANNOTATION_SERVICE_PORTS: Final = "trellis.dev/service-ports"
-"""Ports of capabilities that speak no wasi:http: ``db=5432,cache=6379/tcp,web=8080/http``."""
+"""Ports of capabilities other than wasi:http: ``db=5432,cache=6379/tcp,web=8080/http``."""
 ANNOTATION_SERVICE_NAMESPACE: Final = "trellis.dev/service-namespace"
-"""Where the Service is to be, in place of the namespaces of the lattice's groups of hosts."""
+"""Namespace of the Service, instead of the namespace of the host groups of the lattice."""
 ANNOTATION_SERVICE_TYPE: Final = "trellis.dev/service-type"
 ANNOTATION_SERVICE_AFFINITY: Final = "trellis.dev/service-session-affinity"
 ANNOTATION_SERVICE_GATEWAY: Final = "trellis.dev/service-gateway"
-"""Gateway that an HTTPRoute is made for: ``<name>`` or ``<namespace>/<name>``."""
+"""Gateway of the HTTPRoute: ``<name>`` or ``<namespace>/<name>``."""
 ANNOTATION_SERVICE_HOSTNAMES: Final = "trellis.dev/service-hostnames"
 """Host names of the HTTPRoute, joined by commas."""
 SERVICE_LABEL_PREFIX: Final = "service-label.trellis.dev/"
-"""Of annotations of the application that become labels of its Service."""
+"""Prefix of annotations of the application that become labels of its Service."""
 SERVICE_ANNOTATION_PREFIX: Final = "service-annotation.trellis.dev/"
-"""Of annotations of the application that become annotations of its Service."""
+"""Prefix of annotations of the application that become annotations of its Service."""
 
 ANNOTATION_APPLICATION: Final = "trellis.dev/application"
-"""On a Service: the application that it mirrors."""
+"""On a Service: the reflected application."""
 ANNOTATION_LATTICE: Final = "trellis.dev/lattice"
-"""On a Service: the lattice of its application, ``<name>/<digest of whose NATS>``."""
+"""On a Service: lattice of its application, ``<name>/<digest of the NATS address and account>``."""
 ANNOTATION_HOST_GROUPS: Final = "trellis.dev/host-groups"
-"""On a Service: ``namespace/name`` of the host groups on its lattice, joined by spaces: they decide if it changes."""
+"""On a Service: ``namespace/name`` of the host groups on its lattice, joined by spaces. They decide about changes."""
 ANNOTATION_REFLECTED_AS: Final = "trellis.dev/reflected-as"
-"""On a Service: its own ``namespace/name``: a copy, which has the annotations of its original, is told by it."""
+"""On a Service: its own ``namespace/name``. It distinguishes the original from a copy with the same annotations."""
 ANNOTATION_LISTENERS: Final = "trellis.dev/listeners"
-"""On a Service: which port is which component's, ``http=httpserver``: the names of ports stay."""
+"""On a Service: component of each port, ``http=httpserver``, so that the names of ports stay."""
 ANNOTATION_CACHED_LISTENERS: Final = "trellis.dev/cached-listeners"
-"""On a Service: what listens, on which hosts, as JSON: its endpoints follow the hosts while its lattice is away."""
+"""On a Service: listeners and their hosts as JSON. Endpoints follow the hosts while the lattice is unreachable."""
 ANNOTATION_REFLECTED: Final = "trellis.dev/reflected"
-"""On a Service: keys of the labels and annotations that the application gave it, joined by spaces."""
+"""On a Service: keys of its labels and annotations from the application, joined by spaces."""
 ANNOTATION_ADOPTING: Final = "trellis.dev/adopting"
-"""On a Service that another made, ``true``: endpoints of others are still there, and are to go."""
+"""On an adopted Service, ``true``: endpoints of another controller still exist and are to be deleted."""
 ANNOTATION_PRESERVED: Final = "trellis.dev/preserved-allocation"
-"""On one EndpointSlice of each Service: what that was given, as JSON; the slice has no owner, and outlives it."""
+"""On one EndpointSlice of each Service: allocated addresses and ports as JSON. The slice has no owner and outlives it.
+"""
 SLICE_MANAGED_BY: Final = "service-reflector.trellis.dev"
-"""Value of :data:`LABEL_SLICE_MANAGED_BY` of our EndpointSlices."""
+"""Value of :data:`LABEL_SLICE_MANAGED_BY` on EndpointSlices of Trellis."""
 LABEL_SLICE_MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
 LABEL_SERVICE_NAME: Final = "kubernetes.io/service-name"
 LABEL_NAME: Final = "app.kubernetes.io/name"
 
-# --- of Applications, and what they and groups of hosts say of them ---
+# --- of Applications ---
 FINALIZER_APPLICATIONS: Final = "trellis.dev/application-manager"
-"""On an Application: it stays until wadm does not have it any more."""
+"""On an Application: blocks its deletion until wadm deleted it."""
 ANNOTATION_APP_NAME: Final = "trellis.dev/app-name"
-"""On an Application: its name in wadm, where that is none for Kubernetes."""
+"""On an Application: its name in wadm, if that is invalid in Kubernetes."""
 LABEL_LATTICE: Final = "trellis.dev/lattice"
-"""On an Application: name of its lattice, which is to be one of a group of hosts in its namespace."""
+"""On an Application: name of its lattice, which needs a host group in the same namespace."""
 ANNOTATION_UNDEPLOY: Final = "trellis.dev/undeploy"
-"""On an Application, ``true``: wadm keeps it and does not run it."""
+"""On an Application, ``true``: wadm keeps it undeployed."""
 ANNOTATION_LAST_SYNCED: Final = "trellis.dev/last-synced"
-"""On an Application, ``<digest>/<serial>``: the manifest that it was given from wadm last, and after which base."""
+"""On an Application, ``<digest>/<serial>``: last manifest synced from wadm, and its base."""
 ANNOTATION_HOME: Final = "trellis.dev/applications-home"
-"""On a group of hosts, ``true``: what wash puts into its lattice is shown in its namespace."""
+"""On a host group, ``true``: Applications deployed to its lattice by wash are created in its namespace."""
 CONDITION_APPLICATIONS_SYNCED: Final = "ApplicationsSynced"
-"""On a group of hosts, by application_manager: whether its lattice's applications are shown as wadm has them."""
+"""On a host group, by application_manager: the Applications of its lattice are in sync with wadm."""
 TRUE: Final = "true"
 TOMBSTONES: Final = "trellis-application-tombstones"
-"""ConfigMap of the Applications that were let go while wadm had them."""
+"""ConfigMap of the Applications whose finalizer was removed while wadm still had them."""
 
 LABEL_BREAKER: Final = "trellis.dev/breaker"
-"""On the ConfigMap that holds a service's breakers: the service, ``node-watcher``."""
+"""On the ConfigMap with the circuit breakers of a service: the service, ``node-watcher``."""
 _CONTROLLER_MANAGER_PREFIX: Final = "trellis.dev/controller/"
 _FIELD_MANAGER_MAX: Final = 128
 _BREAKER_PREFIX: Final = "trellis-breaker-"
@@ -251,20 +256,20 @@ _SERVICE_NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def short_hash(*parts: str) -> str:
-    """Return the first 10 hex digits of the SHA-256 over the parts, which are kept apart by a zero byte."""
+    """Return the first 10 hex digits of the SHA-256 over the parts, which are separated by a zero byte."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:_HASH_LENGTH]
 
 
 def breaker_name(service: str) -> str:
-    """Return the name of the ConfigMap that holds the breakers of a service (``node_watcher``)."""
+    """Return the name of the ConfigMap with the circuit breakers of a service (``node_watcher``)."""
     return _BREAKER_PREFIX + service.replace("_", "-")
 
 
 def provisioned_label_value(node: str) -> str:
     """Return the value of :data:`LABEL_PROVISIONED` for a node name of up to 253 characters.
 
-    A name that fits is used as it is (KWasm's behaviour). A longer one: its first 52 characters, ``-`` and a hash,
-    63 characters in all.
+    A name of up to 63 characters is unchanged (as in KWasm). A longer one becomes its first 52 characters, ``-`` and a
+    hash, 63 characters in total.
     """
     if len(node) <= _LABEL_VALUE_MAX:
         return node
@@ -272,17 +277,17 @@ def provisioned_label_value(node: str) -> str:
 
 
 def shim_label(shim: str) -> str:
-    """Return the label that a node bears while it has a Shim: its name, as runtime-class-manager has it.
+    """Return the label of a node with a Shim: the name of the Shim, as in runtime-class-manager.
 
-    A Shim's name may have 253 characters, a label's 63: a longer one is cut to 52, ``-`` and a hash.
+    Names of Shims have up to 253 characters, labels 63: a longer name is cut to 52, ``-`` and a hash.
     """
     return provisioned_label_value(shim)
 
 
 def service_name(application: str) -> str:
-    """Return the name of an application's Service: its own, if that is a DNS label (RFC 1035) of ≤ 63 characters.
+    """Return the name of the Service of an application: its own name if that is a DNS label (RFC 1035).
 
-    Any other is made one, and ends in a hash over the application's whole name, so that no two meet.
+    Other names are converted and end with a hash over the full name of the application, so that they are unique.
     """
     if _SERVICE_NAME.fullmatch(application):
         return application
@@ -293,10 +298,10 @@ def service_name(application: str) -> str:
 
 
 def application_object(application: str) -> str:
-    """Return the name of the object of an application of wadm's: its own, if Kubernetes takes that.
+    """Return the name of the object of an application of wadm: its own name if that is valid in Kubernetes.
 
-    Any other is made one of ≤ 63 characters that ends in a hash over the whole name, so that no two meet; the object's
-    annotation :data:`ANNOTATION_APP_NAME` then has the name.
+    Other names are converted to ≤ 63 characters and end with a hash over the full name, so that they are unique; the
+    annotation :data:`ANNOTATION_APP_NAME` then has the full name.
     """
     if len(application) <= _OBJECT_MAX and _OBJECT_NAME.fullmatch(application):
         return application
@@ -304,7 +309,7 @@ def application_object(application: str) -> str:
 
 
 def second_application_object(application: str, lattice: str) -> str:
-    """Return the name of the object where another application's object has the plain one; ``lattice`` is a mark."""
+    """Return the name of the object if another application has the plain one; ``lattice`` is a lattice ID."""
     return _hashed_object(application, short_hash(lattice, application))
 
 
@@ -314,12 +319,12 @@ def _hashed_object(application: str, digest: str) -> str:
 
 
 def second_service_name(application: str, lattice: str) -> str:
-    """Return the name of the Service of an application whose plain name another lattice's application has."""
+    """Return the name of the Service if an application of another lattice has the plain name."""
     return f"{_second_prefix(application)}{short_hash(lattice, application)}"
 
 
 def may_be_service_of(name: str, application: str) -> bool:
-    """Say whether a Service of this name may be an application's, on any lattice."""
+    """Return whether a Service of this name may belong to an application, on any lattice."""
     return name == service_name(application) or name.startswith(_second_prefix(application))
 
 
@@ -333,9 +338,9 @@ def slice_name(service: str, components: str, family: str, index: int) -> str:
 
 
 def controller_field_manager(namespace: str, name: str) -> str:
-    """Return the field manager of a controller in Wasm: ``trellis.dev/controller/<namespace>/<name>``.
+    """Return the field manager of a WasmController: ``trellis.dev/controller/<namespace>/<name>``.
 
-    A field manager may have 128 characters: a longer one is cut, and ends in a hash over the whole.
+    A longer name than 128 characters is cut and ends with a hash over the full name.
     """
     plain = f"{_CONTROLLER_MANAGER_PREFIX}{namespace}/{name}"
     if len(plain) <= _FIELD_MANAGER_MAX:
@@ -344,27 +349,27 @@ def controller_field_manager(namespace: str, name: str) -> str:
 
 
 def impersonation_role(account: str) -> str:
-    """Return the name of the Role that lets secrets_backend be a ServiceAccount of its namespace, or a user."""
+    """Return the name of the Role that allows secrets_backend to impersonate a ServiceAccount or user."""
     return _role(IMPERSONATION_PREFIX, account)
 
 
 def controller_role(account: str) -> str:
-    """Return the name of the Role that lets controller_host be a ServiceAccount of its namespace."""
+    """Return the name of the Role that allows controller_host to impersonate a ServiceAccount."""
     return _role(CONTROLLER_ROLE_PREFIX, account)
 
 
 def controller_watch_role(account: str) -> str:
-    """Return the name of the Role that lets an account see what its controllers watch."""
+    """Return the name of the Role that allows an account to watch the objects of its controllers."""
     return _role(CONTROLLER_WATCH_ROLE_PREFIX, account)
 
 
 def reader_role(account: str) -> str:
-    """Return the name of the Role that lets an account read Secrets of its namespace."""
+    """Return the name of the Role that allows an account to read Secrets of its namespace."""
     return _role(READER_ROLE_PREFIX, account)
 
 
 def _role(prefix: str, account: str) -> str:
-    """Return the prefix and the account; what is no object's name, or too long for one, ends in a hash over it."""
+    """Return prefix and account; an invalid or too long name is converted and ends with a hash over the account."""
     plain = prefix + account
     if len(plain) <= _OBJECT_MAX and _DOTTED_NAME.fullmatch(account):
         return plain
@@ -373,28 +378,28 @@ def _role(prefix: str, account: str) -> str:
 
 
 def registry_secret(group: str) -> str:
-    """Return the name of the Secret that we make of a registry's credentials for a group (63 characters at most)."""
+    """Return the name of the Secret with registry credentials for a host group (at most 63 characters)."""
     return f"{group}-registry"
 
 
 def canary_name(node: str, job_uid: str, shim: str) -> str:
-    """Return the name of the pod that tries a Shim after a Job: ``<node, ≤ 30>-<h10>-canary``, ≤ 48 characters."""
+    """Return the name of the canary pod of a Shim after a Job: ``<node, ≤ 30>-<h10>-canary``, ≤ 48 characters."""
     return f"{_node_part(node)}-{short_hash(job_uid, shim)}-canary"
 
 
 def canary_class(shim_uid: str, handler: str) -> str:
     """Return the name of the RuntimeClass of a Shim's canaries: ``trellis-canary-<handler>-<h10>``.
 
-    A handler is one DNS label. The hash keeps two Shims of one handler apart.
+    A handler is a DNS label. The hash distinguishes Shims with the same handler.
     """
     return f"trellis-canary-{handler}-{short_hash(shim_uid, handler)}"
 
 
 def installer_job_name(node: str, uid: str, digest: str, operation: str, attempt: int) -> str:
-    """Return the name of the Job that works on one node: ``<node, ≤ 30>-<h10>-provision-kwasm``, ≤ 57 characters.
+    """Return the name of the installer Job of a node: ``<node, ≤ 30>-<h10>-provision-kwasm``, ≤ 57 characters.
 
-    The hash is over uid, digest, operation and attempt: a Job is immutable, so each of them makes a new one. Dots
-    become dashes, because a pod's host name must be one DNS label.
+    The hash is over UID, digest, operation and attempt: a Job is immutable, so a change of any needs a new Job. Dots
+    become dashes, because the host name of a pod is a DNS label.
     """
     return f"{_node_part(node)}-{short_hash(uid, digest, operation, str(attempt))}-{JOB_SUFFIX}"
 

@@ -1,6 +1,6 @@
-"""The registry of services: each one that ``trellis run`` can run, once. Every other list of services derives from it.
+"""Registry of the services of ``trellis run``. All other lists of services derive from it.
 
-Out: names, and modules of a service, loaded when they are asked for. Called by the command line, the permissions of the
+Out: names, and modules of a service, imported on demand. Called by the command line, the permissions of the
 bus, the generators of ``tools`` and tests. CONTRIBUTING.md describes how a service is added.
 Invariant: importing this module imports no service.
 """
@@ -34,12 +34,12 @@ class Service:
     subscriptions: tuple[str, ...] = ()
     """Names of its subscriptions, which are part of the names of its durable consumers."""
     guards: tuple[str, ...] = ()
-    """Kinds of objects whose deletion its circuit breakers can pause."""
+    """Kinds of objects whose deletion the circuit breakers of the service can pause."""
     needs: str = ""
-    """An import package that it requires and that only the extra ``extra`` of the distribution installs."""
+    """Required import package that only the extra ``extra`` of the distribution installs."""
     extra: str = ""
     only_if_named: bool = False
-    """``trellis run`` without names leaves it out."""
+    """``trellis run`` without names does not run it."""
 
     @property
     def name(self) -> str:
@@ -54,12 +54,12 @@ class Service:
 
     @property
     def installed(self) -> bool:
-        """Whether the package that it needs is installed."""
+        """Whether the required package is installed."""
         return not self.needs or importlib.util.find_spec(self.needs) is not None
 
     @property
     def settings(self) -> type[ServiceSettings]:
-        """The class of its settings."""
+        """Class of the settings of the service."""
         found: type[ServiceSettings] = self.load("settings").Settings
         return found
 

@@ -23,7 +23,7 @@ from trellis.bus.streams.stream_reader import Stored
 from trellis.bus.streams.tail import event_of
 from trellis.lattice.domain.service_views import view_pod
 from trellis.provisioning.nodes_and_jobs import view_node
-from trellis.provisioning.views import Wish
+from trellis.provisioning.views import OptIn
 from trellis.read_model.entities.cards import (
     view_app_card,
     view_controller_card,
@@ -89,7 +89,7 @@ def test_no_kind_is_told_that_there_is_not() -> None:
 
 def test_words_that_fields_have_are_told() -> None:
     page = section("Entities")
-    for words in (State, NodeState, NodeStage, Phase, Wish):
+    for words in (State, NodeState, NodeStage, Phase, OptIn):
         for word in words:
             assert re.search(rf"\b{word.value}\b", page), word
 

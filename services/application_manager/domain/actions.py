@@ -1,4 +1,4 @@
-"""What application_manager may do about one application; each says why, for programs and for people.
+"""What application_manager may do about one application; each says why, for programs and for users.
 
 Pure. Made by ``decide``. Invariant: an action that was carried out and forgotten is harmless when it is made again.
 """

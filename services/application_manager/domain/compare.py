@@ -1,8 +1,8 @@
 """Which side changed since both were equal, and what the other is given for it.
 
 Pure. In: both sides of one application. Out: actions with reasons. Called by ``decide``; after actions it is called
-again, until both sides are equal and only that is to be recorded. So a crash between two actions repeats work and
-loses none. Invariants (the nine rules): the side that differs from the base wins, and of two the one that somebody else
+again, until both sides are equal and only that is to be recorded. So a crash between two actions repeats work and loses
+none. Invariants (the nine rules): the side that differs from the base wins, and of two the one that another writer
 manages; no clock decides; an object goes only if wadm's storage proves the deletion; nothing is undeployed that its
 object, or wash, does not say is not to run; what wadm was never given is put, and what it lost is put again.
 """
@@ -151,7 +151,8 @@ def _compare(snapshot: Snapshot, found: Object, model: Model) -> Decision:
         return _push(found, model, found.changed)
     if base is not None and there == (base.digest, base.deployed) and found.changed:
         if model.deployed and model.newest != base.newest:
-            # What was put with wash meanwhile, and not deployed, must not be what is shown once this is undeployed.
+            # What was put with wash in the meantime, and not deployed, must not be what is shown once this is
+            # undeployed.
             return Decision(
                 (Record(Said(Reason.SYNCED, "wadm has a newer version"), replace(base, newest=model.newest)),)
             )

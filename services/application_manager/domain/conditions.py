@@ -198,7 +198,7 @@ def _verdicts(seen: Seen, status: Json) -> Iterator[Verdict]:
 
 
 def _synced(seen: Seen) -> Verdict:
-    """Say whether both sides have the same."""
+    """Return whether both sides have the same."""
     waits, actions, refused = seen.decision.waits, seen.decision.actions, seen.decision.refused
     if seen.view.problem:
         return "Synced", "False", "InvalidManifest", seen.view.problem
@@ -235,7 +235,7 @@ def _words(status: Json) -> tuple[str, str]:
 
 
 def _ready(seen: Seen, status: Json, synced: Verdict, stalled: tuple[str, str] | None) -> Verdict:
-    """Say whether it is as it is to be: an application that is not to run is ready when it does not."""
+    """Return whether it is as it is to be: an application that is not to run is ready when it does not."""
     if stalled:
         return ("Ready", "False", *stalled)
     if synced[1] != "True":

@@ -1,7 +1,7 @@
-"""Which facts are to be said of Applications, and which were said.
+"""Which events are to be said of Applications, and which were said.
 
 Pure, but for remembering; ``cache`` keeps it. Called after a run of a key, for an object that is gone, and with the
-last facts of the bus at start. Invariant: a fact is said whenever its state holds and it is not known to have been
+last events of the bus at start. Invariant: an event is said whenever its state holds and it is not known to have been
 said; ids name what was observed, so that saying it twice stores it once.
 """
 
@@ -23,7 +23,7 @@ from trellis.events.applications import (
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whom facts are about. ``name`` is the object's, ``application`` the one in wadm."""
+    """Whom events are about. ``name`` is the object's, ``application`` the one in wadm."""
 
     namespace: str
     name: str
@@ -40,7 +40,7 @@ class Identity:
 
     @property
     def fields(self) -> dict[str, str]:
-        """What every fact carries."""
+        """What every event carries."""
         return {
             "namespace": self.namespace,
             "name": self.name,
@@ -52,7 +52,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A fact, and the id by which the bus knows that it has it."""
+    """An event, and the id by which the bus knows that it has it."""
 
     fact: ApplicationFact
     dedup: str
@@ -68,7 +68,7 @@ def facts_of(
     """Return what holds of an object now.
 
     Args:
-        about: whose facts.
+        about: whose events.
         found: the object that was decided about.
         decision: what is done about it; while there is more than to record, the sides are not equal.
         overridden: the change that lost, as its status has it or is given it.
@@ -101,7 +101,7 @@ def facts_of(
 
 @dataclass(slots=True)
 class Published:
-    """What was published of objects: by key of an object the last fact of each kind."""
+    """What was published of objects: by key of an object the last event of each kind."""
 
     facts: dict[str, dict[str, ApplicationFact]] = field(default_factory=dict)
 
@@ -133,7 +133,7 @@ class Published:
         return [] if said is None else [_deleted(said)]
 
     def note(self, fact: ApplicationFact) -> None:
-        """Remember that a fact was said, or is on the bus already; they are told in the order in which they were."""
+        """Remember that an event was said, or is on the bus already; they are told in the order in which they were."""
         key = f"{fact.namespace}/{fact.name}"
         if not isinstance(fact, ApplicationDeleted):
             self.facts.setdefault(key, {})[fact.fact] = fact

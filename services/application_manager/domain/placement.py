@@ -1,6 +1,6 @@
 """Which lattice an Application belongs to, and where what comes from wash is shown.
 
-Pure. In: groups of hosts, what an object says. Out: a lattice's mark, a namespace. Called by ``cache`` and ``gather``.
+Pure. In: host groups, what an object says. Out: a lattice's mark, a namespace. Called by ``cache`` and ``gather``.
 Rule: an object may name only lattices of groups of its own namespace; a lattice's home is the namespace of the group
 that says so, else of its oldest one. Invariant: what stands in another namespace stays where it is when the home moves.
 """
@@ -20,7 +20,7 @@ class Key(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        """Return it for people."""
+        """Return it for users."""
         return f"{name_of(self.mark)}/{self.name}" if self.mark else self.name
 
 
@@ -51,7 +51,7 @@ def name_of(mark: str) -> str:
 
 
 def why_none(groups: Iterable[GroupView], label: str, shown: str) -> str:
-    """Return why an object has no lattice, and what to do, for people."""
+    """Return why an object has no lattice, and what to do, for users."""
     names = sorted({name_of(group.lattice) for group in groups if group.lattice})
     wanted = label or shown
     if not names:

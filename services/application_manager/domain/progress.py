@@ -134,7 +134,7 @@ class Progress:
         awaited = self.awaited
         if awaited is None or (answered and now < awaited.until and not awaited.shown_by(model)):
             return self
-        others = model is not None and model.deployed != self.requested  # somebody else has asked wadm for something
+        others = model is not None and model.deployed != self.requested  # another writer has asked wadm for something
         return replace(self, awaited=None, requested=None if others else self.requested)
 
     def list_read(self, *, listed: bool, now: float) -> Progress:

@@ -37,7 +37,7 @@ class Snapshot:
     ``now``: Unix seconds by the API server's clock; ``monotonic``: seconds of the clock of ``progress``.
     ``tombstone``: its object was let go by force, and wadm's model is the one of then. ``progress``: with what this
     moment shows. ``view``: its object, None if there is none; ``others``: newer objects that name the same application.
-    ``model`` and ``said``: what wadm has and last said, for people, also while it does not answer. ``home``: the
+    ``model`` and ``said``: what wadm has and last said, for users, also while it does not answer. ``home``: the
     namespace in which an object for wadm's model is made, "" for none. ``why``: what is to be said of why nothing is
     done.
     """

@@ -131,7 +131,7 @@ def view_application(item: Manifest) -> ApplicationView:
 
 
 def managed_by_others(managed: Iterable[Manifest]) -> bool:
-    """Say whether anyone but us manages a field of ``spec``. Source: ``metadata.managedFields`` of Kubernetes."""
+    """Return whether anyone but us manages a field of ``spec``. Source: ``metadata.managedFields`` of Kubernetes."""
     return any(
         one.get("manager") != names.FIELD_MANAGER_WADM and not one.get("subresource")
         for one in managed
@@ -140,7 +140,7 @@ def managed_by_others(managed: Iterable[Manifest]) -> bool:
 
 
 def _only_ours(metadata: Manifest) -> bool:
-    """Say whether nobody but us manages the annotation ``version``."""
+    """Return whether nobody but us manages the annotation ``version``."""
     managers = {
         one.get("manager")
         for one in metadata.get("managedFields") or ()

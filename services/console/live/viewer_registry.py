@@ -201,7 +201,7 @@ class ViewerRegistry:
     def _arrive(self, viewer: Viewer) -> Visit:
         kube = self._connect(viewer)
         visit = Visit(viewer, kube, Rights(kube, timings=self._timings), checked=time.monotonic())
-        kube.words = lambda error: self._words(visit, error)
+        kube.describe_error = lambda error: self._words(visit, error)
         self._visits[viewer.key] = visit
         self._metrics.set(len(self._visits))
         if not self.cluster.done() and self._group is not None:

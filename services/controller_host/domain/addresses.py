@@ -31,7 +31,7 @@ def forbidden(address: str, allowed: Sequence[Network]) -> str:
 
 
 def is_address(host: str) -> bool:
-    """Say whether a host is an address, not a name."""
+    """Return whether a host is an address, not a name."""
     try:
         ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

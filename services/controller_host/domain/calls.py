@@ -80,7 +80,7 @@ def read(request: bytes, manager: str) -> Verb | Happening:
     try:
         fields = orjson.loads(request)
     except orjson.JSONDecodeError as error:
-        raise invalid("the request", f"is no JSON in UTF-8 ({str(error)[:100]})") from None
+        raise invalid("the request", f"is not JSON in UTF-8 ({str(error)[:100]})") from None
     if not isinstance(fields, dict):
         raise invalid("the request", 'needs to be an object: {"op": "get", …}')
     reader = _READERS.get(fields["op"]) if isinstance(fields.get("op"), str) else None

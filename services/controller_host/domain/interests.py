@@ -75,7 +75,7 @@ class Interests:
     _by_controller: dict[str, list[tuple[WatchSpec, _Interest]]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        """Say whether anybody watches anything."""
+        """Return whether anybody watches anything."""
         return bool(self._by_controller)
 
     def controllers(self) -> list[str]:

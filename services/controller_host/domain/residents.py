@@ -1,7 +1,7 @@
 """Which guests are in memory, and which go to disk when it gets short.
 
 Pure. In: bytes of guests as they are used. Out: those that are to be suspended, least recently used first. Called by
-``hosting``. Invariant: who is pinned, or in work, is never named.
+``hosting``. Invariant: who is pinned, or in progress, is never named.
 """
 
 from __future__ import annotations

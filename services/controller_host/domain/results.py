@@ -54,7 +54,7 @@ def read_result(answer: bytes, requeue_ms: int | None = None) -> Result:
     try:
         found = orjson.loads(answer) if answer else {}
     except orjson.JSONDecodeError as error:
-        return Result(f"the result is no JSON in UTF-8: {str(error)[:100]}")
+        return Result(f"the result is not JSON in UTF-8: {str(error)[:100]}")
     if not isinstance(found, dict):
         return Result('the result needs to be an object: {}, {"requeueAfter": 30} or {"error": "…"}')
     if (error_text := found.get("error")) is not None:

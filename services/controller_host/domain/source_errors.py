@@ -36,4 +36,4 @@ class SourceError(Exception):
 
 def too_large(what: str) -> SourceError:
     """Return the error for more than ``MOST_BYTES``."""
-    return SourceError(SourceReason.TOO_LARGE, f"{what} is larger than {MOST_BYTES >> 20} MiB: it is no module")
+    return SourceError(SourceReason.TOO_LARGE, f"{what} is larger than {MOST_BYTES >> 20} MiB: it is not a module")

@@ -24,7 +24,7 @@ class Term:
     negated: bool = False
 
     def holds(self, labels: Labels) -> bool:
-        """Say whether it does."""
+        """Return whether it does."""
         value = labels.get(self.key)
         found = value is not None and (self.values is None or value in self.values)
         return found is not self.negated
@@ -49,7 +49,7 @@ class WatchSpec:
         return self.api_version, self.kind
 
     def means(self, namespace: str, labels: Labels) -> bool:
-        """Say whether an object is meant; ``namespace`` is "" for kinds without."""
+        """Return whether an object is meant; ``namespace`` is "" for kinds without."""
         there = not namespace or self.namespaces is None or namespace in self.namespaces
         return there and all(term.holds(labels) for term in self.terms)
 

@@ -70,7 +70,7 @@ class Compiler:
         return len(self._running)
 
     def close(self) -> None:
-        """End what is under way."""
+        """End what is in progress."""
         with self._lock:
             self._closed = True
             for process in self._running:

@@ -17,7 +17,7 @@ def private_directory(path: Path) -> Path:
     """Make ``path`` a directory of this account's alone (0700); return it.
 
     Raises:
-        PermissionError: It is somebody else's, or a link: what is in it could be anything.
+        PermissionError: It is another owner's, or a link: what is in it could be anything.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = path.lstat()

@@ -31,7 +31,7 @@ class Host(Protocol):
         ...
 
     def log(self, level: int, text: str) -> None:
-        """Take a line for people; level 0 is debug, 1 info, 2 warning, 3 error."""
+        """Take a line for users; level 0 is debug, 1 info, 2 warning, 3 error."""
         ...
 
 
@@ -70,7 +70,7 @@ class Guest:
         self.fault: BaseException | None = None
 
     def interrupt(self) -> None:
-        """End the call that is under way, and each that is begun later; from any thread."""
+        """End the call that is in progress, and each that is begun later; from any thread."""
         self.interrupted = True
         self.budget.interrupted = True
 

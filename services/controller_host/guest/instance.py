@@ -1,4 +1,4 @@
-"""One guest that runs: started, called, ended; put to disk and woken by ``suspending``.
+"""One guest that runs: started, called, ended; suspended to disk and woken by ``suspending``.
 
 In: a module, limits, a host, requests as JSON. Out: answers as JSON, or a :class:`GuestFault`. Called from pool
 threads, one at a time for an instance. Invariants: after a fault the instance is gone, and no other instance sees
@@ -155,14 +155,14 @@ class Instance:
             )
 
     def interrupt(self) -> None:
-        """End the call that is under way, and each that comes: as Interrupted, within a tenth of a second.
+        """End the call that is in progress, and each that comes: as Interrupted, within a tenth of a second.
 
-        From any thread. A guest that is in no call can be put to disk afterwards.
+        From any thread. A guest that is in no call can be suspended to disk afterwards.
         """
         self.guest.interrupt()
 
     def close(self) -> None:
-        """Give everything back; harmless a second time. Never while a call is under way."""
+        """Give everything back; harmless a second time. Never while a call is in progress."""
         if not self.closed:
             self.closed = True
             self.guest.memory.gone()
@@ -259,7 +259,10 @@ class Instance:
         return GuestFault(kind, f"{what}: {message}")
 
     def _out_of_memory(self) -> bool:
-        """Whether the memory is as good as full: guests answer a refused ``memory.grow`` by ending themselves."""
+        """Return whether the memory is as good as full.
+
+        Guests answer a refused ``memory.grow`` by ending themselves.
+        """
         return self.guest.memory.size() > self.guest.limits.memory_bytes * 15 // 16
 
     def _memory_words(self) -> str:
@@ -273,7 +276,7 @@ def _check_answer(answer: bytes) -> None:
     try:
         parsed = orjson.loads(answer)
     except ValueError as error:
-        raise GuestFault(FaultKind.BAD_RESULT, f"it returned what is no JSON: {error}") from None
+        raise GuestFault(FaultKind.BAD_RESULT, f"it returned what is not JSON: {error}") from None
     if not isinstance(parsed, dict):
         raise GuestFault(FaultKind.BAD_RESULT, f"it returned a JSON {type(parsed).__name__}, and no object")
 

@@ -1,4 +1,4 @@
-"""What a guest writes for people, as bounded lines.
+"""What a guest writes for users, as bounded lines.
 
 In: bytes of its stdout and stderr, texts of its ``log``. Out: calls of the host's ``log``. One :class:`Lines` a call:
 half a line ends with the call, so nothing of it has to be kept while the guest sleeps.
@@ -33,7 +33,7 @@ class Lines:
         self._begun: Final[dict[int, bytearray]] = {}
 
     def full(self) -> bool:
-        """Whether more lines would only be counted."""
+        """Return whether more lines would only be counted."""
         return self._count >= MOST_LINES
 
     def line(self, level: int, text: str) -> None:

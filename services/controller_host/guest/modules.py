@@ -122,7 +122,7 @@ class Modules:
                         path.unlink(missing_ok=True)
 
     def _in_use(self, keep: set[str], since: float) -> set[str]:
-        """Let go of what is in memory and not to be kept; return what has somebody else who holds it, or is young."""
+        """Let go of what is in memory and not to be kept; return what has another writer who holds it, or is young."""
         with self._lock:
             for sha256 in [one for one, at in self._asked.items() if at < since]:
                 del self._asked[sha256]
@@ -167,7 +167,7 @@ class Modules:
             write_whole(self._path(sha256, "cwasm"), code)
             write_whole(self._path(sha256, "json"), orjson.dumps(checked))
         except OSError as error:
-            _log.warning("compiled module is not kept on disk", sha256=sha256, error=str(error))
+            _log.warning("compiled module not stored", sha256=sha256, error=str(error))
 
     def _from_disk(self, sha256: str) -> Module | None:
         path = self._path(sha256, "cwasm")

@@ -70,7 +70,7 @@ class Reader:
             raise Malformed("it has a name that is no UTF-8") from error
 
     def done(self) -> bool:
-        """Whether the section is read to its end."""
+        """Return whether the section is read to its end."""
         return self.at >= self.end
 
 

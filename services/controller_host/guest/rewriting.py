@@ -74,7 +74,7 @@ def rewrite(wasm: bytes) -> Rewritten:
     except reading.TooMany as error:
         raise ModuleRefused(RefusalReason.TOO_LARGE, str(error)) from error
     except reading.Malformed as error:
-        raise ModuleRefused(RefusalReason.NOT_WASM, f"this is no module that is run here: {error}") from error
+        raise ModuleRefused(RefusalReason.NOT_WASM, f"this is not a module that is run here: {error}") from error
     _check_imports(binary)
     _check_exports(binary)
     _check_state(binary)
@@ -197,7 +197,7 @@ def check_version(version: int) -> None:
 
 
 def _written(binary: Binary, mutable: list[int]) -> bytes:
-    """Write the module anew: all sections as they were, but the exports, the start, and what only debuggers read."""
+    """Write the module again: all sections as they were, but the exports, the start, and what only debuggers read."""
     out = bytearray(MAGIC)
     for section in binary.sections:
         if section.id == EXPORT:

@@ -99,7 +99,7 @@ def read_checksums(descriptor: int, memory_bytes: int) -> bytearray:
 
 
 def intact(descriptor: int, header: Header) -> bool:
-    """Whether every page is what its generation wrote: reads all of it."""
+    """Return whether every page is what its generation wrote: reads all of it."""
     checksums = read_checksums(descriptor, header.memory_bytes)
     if xxhash.xxh3_128_digest(checksums) != header.pages_checksum:
         return False

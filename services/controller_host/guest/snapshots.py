@@ -86,7 +86,7 @@ class Snapshots:
     """The snapshots of a directory; :meth:`close` when no instance of them is awake any more.
 
     Raises:
-        PermissionError: The directory is somebody else's.
+        PermissionError: The directory is another owner's.
         BlockingIOError: Another process has it.
     """
 
@@ -144,7 +144,9 @@ class Snapshots:
         try:
             write_whole(self._directory / "clean", self.boot + self.run)
         except OSError as error:
-            _log.warning("snapshots are read whole before they are woken: the end could not be noted", error=str(error))
+            _log.warning(
+                "clean shutdown could not be recorded, the next start verifies all snapshots", error=str(error)
+            )
         finally:
             os.close(self._held)
 

@@ -161,7 +161,7 @@ class State:
             try:
                 descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             except FileNotFoundError:
-                pass  # forgotten meanwhile
+                pass  # forgotten in the meantime
             else:
                 header = snapshot_file.read_header(descriptor)
                 same = header is not None and header.generation == mapped.generation

@@ -42,7 +42,7 @@ class Ticker:
                 self._some.clear()
 
     def ticking(self) -> bool:
-        """Whether guests run."""
+        """Return whether guests run."""
         return self._some.is_set()
 
     def _run(self) -> None:

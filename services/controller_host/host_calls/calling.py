@@ -76,7 +76,7 @@ class Calling:
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     def stop(self) -> None:
-        """Begin no more requests; what is under way ends by itself, or with the event loop."""
+        """Begin no more requests; what is in progress ends by itself, or with the event loop."""
         self.stopped = True
 
     async def do(self, account: Account, asked: Verb | Happening, parent: Context | None) -> bytes:
@@ -164,7 +164,9 @@ class Calls:
             return _failed(error)
         except Exception as error:  # noqa: BLE001 - a guest must not see how the host is made, and must get an answer
             _log.error(
-                "a request of a controller failed", controller=self._account.controller, error=type(error).__name__
+                "controller request failed with an internal error",
+                controller=self._account.controller,
+                error=type(error).__name__,
             )
             return failure(0, "Unavailable", "the host could not do this")
         finally:
@@ -178,7 +180,9 @@ class Calls:
             telemetry.metrics.controller_log_lines_left_out_total.labels(telemetry.service).inc()
             return
         if left_out:
-            _log.warning("lines of a controller were left out", controller=self._account.controller, lines=left_out)
+            _log.warning(
+                "controller log lines dropped by the rate limit", controller=self._account.controller, lines=left_out
+            )
         _log_of(level)("a controller says", controller=self._account.controller, text=text)
 
     def _answer(self, request: bytes, now: float) -> bytes:

@@ -22,7 +22,7 @@ Found = tuple[Prepared, KnownModule]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is to be prepared: of which spec, as whom; ``anew``: the module's bytes are needed in any case."""
+    """What is to be prepared: of which spec, as whom; ``again``: the module's bytes are needed in any case."""
 
     view: ControllerView
     user: str

@@ -1,4 +1,4 @@
-"""Reads a file below a directory, and never one outside of it, whoever changes the directory meanwhile.
+"""Reads a file below a directory, and never one outside of it, whoever changes the directory in the meantime.
 
 In: a directory and a path. Out: bytes. Called by ``sources``, in a thread. Invariants: every step is taken from an open
 directory, so what was looked at is what is read; links are followed only as long as they stay below.
@@ -77,7 +77,7 @@ def _outside(path: str) -> SourceError:
 def _content(descriptor: int, path: str) -> bytes:
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
-        raise SourceError(SourceReason.NOT_FOUND, f"the module {path} is no file")
+        raise SourceError(SourceReason.NOT_FOUND, f"the module {path} is not a file")
     if found.st_size > MOST_BYTES:
         raise too_large(f"the module {path}")
     with os.fdopen(os.dup(descriptor), "rb") as file:

@@ -96,14 +96,14 @@ class Loading:
         self._runtime, self._why = runtime, ""
         if self._closed.is_set():  # after the line above: whoever closes sees the one or the other
             runtime.close()
-        _log.info("the engine of controllers is loaded", seconds=round(self._clock() - began, 3))
+        _log.info("Wasm engine loaded", seconds=round(self._clock() - began, 3))
         self._told("")
         return runtime
 
     def _failed(self, error: Exception) -> None:
         self._why = printable(f"the engine of controllers cannot be loaded: {type(error).__name__}: {error}", _LONGEST)
         self._again_at = self._clock() + self._again
-        _log.error("no controller can be run", error=self._why)
+        _log.error("Wasm engine unavailable, no controller can run", error=self._why)
         self._told(self._why)
 
 

@@ -93,7 +93,7 @@ class Preparing:
     async def prepare(
         self, view: ControllerView, wanted: Wanted, user: str, *, anew: bool
     ) -> tuple[Prepared, KnownModule]:
-        """Return what is to run, and what is known of its module; ``anew``: its bytes are needed in any case.
+        """Return what is to run, and what is known of its module; ``again``: its bytes are needed in any case.
 
         Raises:
             NotAccepted: it cannot be run as things are.

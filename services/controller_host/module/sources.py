@@ -3,8 +3,8 @@
 In: ``spec.module``, the controller's namespace, the user that it acts as. Out: bytes. Called by ``preparing``, outside
 of a controller's turn. Invariants: objects are read as that user; what is not pinned by a checksum or a digest is not
 run, but for a ConfigMap, which its own cluster keeps; a checksum that is said is compared, whatever the source; few
-modules at a time are in memory, and of each kind of source no namespace has more than its share under way. Nothing of a
-Secret is in a message.
+modules at a time are in memory, and of each kind of source no namespace has more than its share in progress. Nothing of
+a Secret is in a message.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Sources:
     async def turn(self, asked: Asked) -> AsyncIterator[Fetch]:
         """Fetch a module while the block runs, which begins when it is its namespace's turn.
 
-        Whatever of the module is in memory has to be let go of before the block ends.
+        Whatever of the module is in memory has to be released before the block ends.
         """
         module = asked.module
         if module.oci is not None or module.url is not None:
@@ -227,7 +227,7 @@ def _read(root: Path, path: str, what: str) -> bytes:
 
 
 def _check_pinned(module: Module) -> None:
-    """Refuse what may change under way; admission does, too, but not of what was stored before it did."""
+    """Refuse what may change in progress; admission does, too, but not of what was stored before it did."""
     if module.sha256 is not None or module.config_map is not None:
         return
     if module.oci is None or "@sha256:" not in module.oci.image:

@@ -1,7 +1,7 @@
 """Fetching over the network for tenants: who may, when, for how long, and with how much memory.
 
 In: the namespace that a fetch is for. Out: a ``Transfer``, by which all requests of that one fetch are made. Called by
-``sources``. Invariants: a namespace has no more fetches under way than its share, and whoever waits gets his turn; a
+``sources``. Invariants: a namespace has no more fetches in progress than its share, and whoever waits gets his turn; a
 fetch ends in time, whatever its servers do: redirects, refusals and answers of one byte a second included; only few
 have much in memory.
 """
@@ -41,7 +41,7 @@ class Transfers:
 
     @asynccontextmanager
     async def begin(self, namespace: str) -> AsyncIterator[Transfer]:
-        """Have a fetch under way while the block runs; waits until the namespace may have one (more)."""
+        """Have a fetch in progress while the block runs; waits until the namespace may have one (more)."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._at_once.hold(namespace))
             yield Transfer(self._web, self._large, namespace, stack, self._timings)

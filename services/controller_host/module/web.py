@@ -82,7 +82,7 @@ class _Resolver(AbstractResolver):
         return found
 
     async def close(self) -> None:
-        """Begin no more look-ups; those under way end by themselves."""
+        """Begin no more look-ups; those in progress end by themselves."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -148,7 +148,7 @@ class Web:
         try:
             place = URL(url)
         except ValueError:
-            raise SourceError(SourceReason.NOT_ALLOWED, f"{url.partition('?')[0]} is no address") from None
+            raise SourceError(SourceReason.NOT_ALLOWED, f"{url.partition('?')[0]} is not an address") from None
         self._check(place)
         return place
 

@@ -1,8 +1,8 @@
-"""Tells people how controllers fare: status, Events, facts on the bus.
+"""Tells people how controllers fare: status, Events, events on the bus.
 
-In: controllers of which something happened. Out: writes of their status, as few as will do; Events; facts. Called by
+In: controllers of which something happened. Out: writes of their status, as few as will do; Events; events. Called by
 ``hosting`` and a queue. Invariants: what a condition says is written at once, unless it does not settle; that, and
-figures, once a minute; all controllers together get no more writes a second than the budget; a fact stands for all of
+figures, once a minute; all controllers together get no more writes a second than the budget; an event stands for all of
 its kind since the last one.
 """
 
@@ -46,7 +46,7 @@ CHANGES_AT_ONCE: Final = 10.0
 CHANGES_PER_SECOND: Final = 1 / 60
 """After these."""
 FACTS_PER_SECOND: Final = 1.0
-"""Facts that controllers were woken and suspended; what is not published then is counted into a later one."""
+"""Events that controllers were woken and suspended; what is not published then is counted into a later one."""
 _LONGEST: Final = 1024
 
 
@@ -202,7 +202,7 @@ class Reporting:
         await self.recorder.record(regarding=regarding, type="Warning", reason=trouble.reason, message=trouble.message)
 
     async def _say(self, one: Hosted, told: _Told) -> float | None:
-        """Say facts that are due; returns when the next are."""
+        """Say events that are due; returns when the next are."""
         now, figures = time.monotonic(), one.life.figures
         try:
             traps = figures.traps - told.traps

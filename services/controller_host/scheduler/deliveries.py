@@ -38,7 +38,7 @@ class Delivery:
 
 @dataclass(slots=True)
 class Served:
-    """What became of deliveries. ``rest``: those not called for; ``cold``: the guest began anew, all keys are news."""
+    """What became of deliveries. ``rest``: those not called for; ``cold``: the guest began again, all keys are news."""
 
     done: list[tuple[Turn[ObjectKey], Result]] = field(default_factory=list)
     rest: list[Turn[ObjectKey]] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Served:
 
     @property
     def is_settled(self) -> bool:
-        """Whether all was called for, by a guest that did not begin anew, and none of it wants another call at once."""
+        """Whether all was called for, by a guest that did not restarts, and none of it wants another call at once."""
         if self.cold or self.rest or self.later:
             return False
         return bool(self.done) and all(result.again is None or result.again > 0 for _, result in self.done)

@@ -62,7 +62,7 @@ class Guests(Protocol):
         """Return a compiled module; None: it has to be loaded from its bytes."""
 
     def boot(self, module: Module, limits: Limits, host: Host, begun: Callable[[Instance], None]) -> Instance:
-        """Start a guest anew; ``begun`` gets it before anything of it runs. Raises GuestFault, ModuleRefused."""
+        """Start a guest again; ``begun`` gets it before anything of it runs. Raises GuestFault, ModuleRefused."""
 
     def note(self, owner: Owner) -> str | None:
         """Return what was given with a snapshot; None: there is none."""
@@ -91,7 +91,7 @@ class LocalGuests:
     """Guests of this process, their modules and snapshots in one directory; ``told`` as of ``loading.Loading``.
 
     Raises:
-        PermissionError: the directory is somebody else's.
+        PermissionError: the directory is another owner's.
         BlockingIOError: another process has it.
     """
 
@@ -121,7 +121,7 @@ class LocalGuests:
         return self._engine.get().modules.cached(sha256)
 
     def boot(self, module: Module, limits: Limits, host: Host, begun: Callable[[Instance], None]) -> Instance:
-        """Start a guest anew; raises GuestFault, ModuleRefused."""
+        """Start a guest again; raises GuestFault, ModuleRefused."""
         return self._engine.get().boot(module, limits, host, begun)
 
     def note(self, owner: Owner) -> str | None:

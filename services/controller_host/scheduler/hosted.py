@@ -12,7 +12,7 @@ from typing import Final
 from controller_host.domain.accounts import Account
 from controller_host.domain.keys import ObjectKey
 from controller_host.domain.views import ControllerView, Wanted
-from controller_host.scheduler.lifecycle import Life
+from controller_host.scheduler.lifecycle import GuestLifecycle
 from controller_host.scheduler.turns import Allowance, WorkQueue
 from controller_host.state.progress import KnownModule
 from trellis.limits.backoff import Backoff
@@ -25,7 +25,7 @@ LINES_AT_ONCE: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why something does not hold: reason of a condition, message for people."""
+    """Why something does not hold: reason of a condition, message for users."""
 
     reason: str
     message: str
@@ -46,7 +46,7 @@ class Hosted:
 
     view: ControllerView
     account: Account
-    life: Life
+    life: GuestLifecycle
     wanted: Wanted | None = None
     module: KnownModule | None = None
     agenda: WorkQueue[ObjectKey] = field(default_factory=WorkQueue)

@@ -2,7 +2,7 @@
 
 In: keys of controllers, by the queue, and changes of what they watch. Out: calls of guests, in threads of a pool; what
 is to be told. Called by ``app``. Invariants: one run a controller at a time; a turn is some calls or some milliseconds,
-so nobody waits for somebody else's list; those of one namespace have no more turns at once than are left for others;
+so nobody waits for another owner's list; those of one namespace have no more turns at once than are left for others;
 an object is delivered only where a review allows it and what is known of it is whole, so that nothing is called gone
 that was just not seen; who fails at each start waits as a whole.
 Source: ADR 51 and 57.
@@ -28,7 +28,7 @@ from controller_host.module.fetching import Fetching, Question
 from controller_host.module.loading import EngineUnavailable
 from controller_host.module.preparing import NotAccepted, Preparing
 from controller_host.scheduler.hosted import Hosted, Trouble
-from controller_host.scheduler.lifecycle import Life
+from controller_host.scheduler.lifecycle import GuestLifecycle
 from controller_host.scheduler.memory import Memory
 from controller_host.scheduler.outcomes import Outcomes, no_room
 from controller_host.scheduler.starting import Parts
@@ -131,12 +131,14 @@ class Hosting:
         if work:
             _, late = await asyncio.wait(work, timeout=max(0.1, until - time.monotonic()))
             if late:
-                _log.warning("controllers could not be put to disk in time: they begin cold", controllers=len(late))
+                _log.warning("controllers not suspended in time: they start cold", controllers=len(late))
         if awake := sum(1 for one in self.hosted.values() if one.life.instance is not None and not one.busy):
-            _log.warning("the disk does not take what controllers have in memory: they begin cold", controllers=awake)
+            _log.warning(
+                "controllers not suspended because the disk is not writable: they start cold", controllers=awake
+            )
 
     def end(self) -> None:
-        """Have nothing go on, now that the term is over: calls that are under way are ended, and ask nothing more."""
+        """Have nothing go on, now that the term is over: calls that are in progress are ended, and ask nothing more."""
         self.closing = self.outcomes.closing = True
         self.fetching.close()
         self.calling.stop()
@@ -153,7 +155,7 @@ class Hosting:
 
     def _begin(self, view: ControllerView) -> Hosted:
         account = account_of(view)
-        return Hosted(view, account, Life(self.parts, view.key, view.uid, Calls(self.calling, account, 0)))
+        return Hosted(view, account, GuestLifecycle(self.parts, view.key, view.uid, Calls(self.calling, account, 0)))
 
     async def _forget(self, one: Hosted) -> None:
         self.fetching.drop(one.key)
@@ -284,7 +286,7 @@ class Hosting:
     def _leaves(self, one: Hosted, wanted: Wanted) -> bool:
         """Return whether a guest that was called for all goes to disk at once; asked in its thread.
 
-        What changed meanwhile waits in its agenda, and has it stay: what comes later than this look has it woken.
+        What changed in the meantime waits in its agenda, and has it stay: what comes later than this look has it woken.
         """
         return wanted.suspend_after == 0 and not len(one.agenda) and self.memory.may_suspend(one)
 

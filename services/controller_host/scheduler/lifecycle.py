@@ -1,4 +1,4 @@
-"""One controller's guest from start to end: booted or woken, called, put to disk, given up.
+"""One controller's guest from start to end: booted or woken, called, suspended to disk, given up.
 
 In: what was prepared (module, configuration), keys and objects. Out: results, faults, marks of what is done. Called by
 ``hosting``, one call at a time, in threads of the pool. Invariants: a guest that failed is never used again; what
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 
-class Life:
+class GuestLifecycle:
     """The guest of one controller."""
 
     __slots__ = (
@@ -186,7 +186,7 @@ class Life:
 
     def _give_up(self) -> None:
         if self.instance is not None:
-            _log.warning("a controller is in neither memory nor disk: it begins cold", controller=self.controller)
+            _log.warning("controller state lost, starting cold", controller=self.controller)
             self._drop_instance()
             self._kept.lose()
 

@@ -1,7 +1,7 @@
 """What follows from a turn: keys that are done, that wait, that failed; a controller that waits as a whole.
 
 In: what became of deliveries. Out: a controller's agenda, faults, and who is to be told. Called by ``hosting``, in the
-event loop. Invariants: a failure is told at once; what failed is tried again for ever, later and later.
+event loop. Invariants: a failure is told at once; what failed is tried again forever, later and later.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Outcomes:
     def _refused(self, one: Hosted, refused: ModuleRefused) -> None:
         trouble = Trouble(refused.reason, refused.message)
         if one.refused != trouble:
-            _log.warning("a module is not run", controller=one.key, reason=str(refused.reason), message=refused.message)
+            _log.warning("module rejected", controller=one.key, reason=str(refused.reason), message=refused.message)
         one.refused, one.ready = trouble, False
         one.unfit = "" if one.module is None else one.module.sha256
         self.wait(one)
@@ -133,7 +133,7 @@ class Outcomes:
         one.fault = Fault(str(kind), message, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
         if first and (left_out := one.said.take(time.monotonic())) is not None:
             more = {"failures_left_out": left_out} if left_out else {}
-            _log.warning("a controller failed", controller=one.key, reason=str(kind), message=message, **more)
+            _log.warning("controller failed", controller=one.key, reason=str(kind), message=message, **more)
         self.told.faulted(one)
 
 

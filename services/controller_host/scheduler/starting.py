@@ -67,9 +67,9 @@ class Starting:
             try:
                 instance = self.parts.guests.wake(module, prepared.limits, self.calls, prepared.owner(self.uid))
             except (GuestFault, SnapshotLost) as error:
-                _log.warning("a snapshot cannot be woken", controller=self.controller, error=str(error))
+                _log.warning("snapshot cannot be restored", controller=self.controller, error=str(error))
         if instance is None:
-            _log.info("a snapshot is lost: the controller begins cold", controller=self.controller)
+            _log.info("snapshot missing, starting cold", controller=self.controller)
             return None
         self.begun(instance)
         seconds = time.perf_counter() - began
@@ -118,7 +118,7 @@ class Starting:
         except (GuestFault, SnapshotLost) as error:
             if isinstance(error, GuestFault) and error.kind is FaultKind.INTERRUPTED:
                 return False
-            _log.warning("the former version saved nothing", controller=self.controller, error=str(error))
+            _log.warning("former version saved no state", controller=self.controller, error=str(error))
         else:
             self._keep(past, answer)
         finally:

@@ -1,7 +1,7 @@
 """One SQLite file for many threads, that is there again whatever becomes of it.
 
 In: a directory, and statements that make tables. Out: transactions. Called by ``progress``. Invariants: a disk that
-takes nothing damages nothing, and is no reason to begin anew; a file that is no database any more is one, also where it
+takes nothing damages nothing, and is no reason to restarts; a file that is no database any more is one, also where it
 is found as the host runs: nobody has to restart that for it; what was closed stays as it is.
 Source: SQLite, "Result and Error Codes"; ADR 60.
 """
@@ -32,7 +32,10 @@ class NotWritten(Exception):  # noqa: N818 - says what became of it
 
 
 class Damaged(sqlite3.DatabaseError):
-    """The file is no database any more. It is begun anew, as after the loss of the disk: nothing is known of before."""
+    """The file is no database any more. It is begun again, as after the loss of the disk.
+
+    Nothing is known of before.
+    """
 
 
 class Database:
@@ -82,7 +85,7 @@ class Database:
             return self._anew(str(error))
 
     def _anew(self, why: str) -> sqlite3.Connection:
-        _log.warning("what controllers have worked through cannot be read: all is new to them", error=why)
+        _log.warning("controller progress unreadable, delivering all objects again", error=why)
         for suffix in ("", "-wal", "-shm"):
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
         return self._connect()
@@ -105,7 +108,7 @@ class Database:
 
     @contextlib.contextmanager
     def _mending(self) -> Iterator[None]:
-        """Begin the file anew if it is found to be damaged; raises Damaged then: who tries again has a whole one."""
+        """Begin the file again if it is found to be damaged; raises Damaged then: who tries again has a whole one."""
         if self._damaged:
             self._begin_anew()
         try:

@@ -58,7 +58,7 @@ class Room:
         return max(0.0, self._again_at - self._clock()) if self.reason else 0.0
 
     def again(self, not_before: float = 0.0) -> float:
-        """Return the seconds until somebody who could not be put to disk is to try again, who waits for himself too."""
+        """Return the seconds until a controller that could not be suspended to disk retries."""
         return max(self.wait(), not_before - self._clock(), self._timings.least)
 
     def refused(self, error: SnapshotFailed | NotWritten | OSError) -> None:
@@ -71,7 +71,9 @@ class Room:
                 self._again_at = now + self.backoff.bound(self._refusals)
             begins, self.reason, self.why = not self.reason, reason, str(error)
         if begins:
-            _log.error("the disk of controllers takes nothing: they stay in memory", reason=reason, error=str(error))
+            _log.error(
+                "controller data directory not writable, controllers stay in memory", reason=reason, error=str(error)
+            )
 
     def took(self) -> None:
         """Take word that something was written."""
@@ -82,7 +84,7 @@ class Room:
             self._refusals = 0
             self._again_at = 0.0
         if over:
-            _log.info("the disk of controllers takes what is written again")
+            _log.info("controller data directory writable again")
 
     async def run(self, write: Callable[[], None], recovered: Callable[[], None]) -> None:
         """Try the disk while it takes nothing, which otherwise nobody may who has nothing to put there."""

@@ -1,9 +1,9 @@
 """What of one guest is on disk: its snapshot and what that has seen; and what holds while the disk takes nothing.
 
-In: an instance to put to disk, keys, a past that is lost. Out: whether the disk took it. Called by ``lifecycle``, in
-threads of the pool. Invariants: memory is right whatever the disk took: what it did not take is no snapshot, or one of
-which nothing counts as done; what is refused is said to ``room``, and no reason to lose what is in memory.
-Source: ADR 54, 57 and 60.
+In: an instance to suspended to disk, keys, a past that is lost. Out: whether the disk took it. Called by ``lifecycle``,
+in threads of the pool. Invariants: memory is right whatever the disk took: what it did not take is no snapshot, or one
+of which nothing counts as done; what is refused is said to ``room``, and no reason to lose what is in memory. Source:
+ADR 54, 57 and 60.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Kept:
         self.on_disk(partial(self.marks.lose, past))
 
     def forget(self) -> None:
-        """Leave nothing: the controller is gone. What the disk does not let go of is swept later."""
+        """Leave nothing: the controller is gone. What the disk does not released is swept later."""
         self.on_disk(partial(self._parts.guests.forget, self._uid))
         self.on_disk(partial(self._parts.progress.forget, self._uid))
 

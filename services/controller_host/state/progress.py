@@ -194,7 +194,7 @@ class Progress(Database):
     def has_shown(self, uid: str, claim: str) -> bool:
         """Return whether a controller was let have a source, or another that lives now and asks as the same user.
 
-        With the last of them the claim is forgotten: a namespace or an account may be made anew by somebody else.
+        With the last of them the claim is forgotten: a namespace or an account may be re-created by another writer.
         """
         with self._reading() as base:
             own, anybody = base.execute(_SHOWN, (uid, claim, claim)).fetchone()
@@ -223,4 +223,4 @@ class Progress(Database):
             with self._writing() as base:
                 base.execute(statement, row)
         except NotWritten as error:
-            _log.warning("what a source has is not kept: it is asked again after a restart", error=str(error))
+            _log.warning("source not cached, fetching it again after a restart", error=str(error))

@@ -82,7 +82,7 @@ class Sweeping:
             try:
                 await self.sweep()
             except (NotWritten, OSError, sqlite3.Error) as error:
-                _log.warning("what nobody needs any more stays on disk for now", error=str(error))
+                _log.warning("unused files not removed, retrying", error=str(error))
 
     async def sweep(self) -> None:
         """Remove what is left behind, if something may be.
@@ -124,4 +124,4 @@ def sweep_all(progress: Progress, guests: Stored, keep: set[str]) -> None:
         progress.sweep(keep)
         guests.sweep(keep, progress.digests())
     except (NotWritten, OSError, sqlite3.Error) as error:
-        _log.warning("what was left of controllers that are gone stays on disk for now", error=str(error))
+        _log.warning("data of deleted controllers not removed, retrying", error=str(error))

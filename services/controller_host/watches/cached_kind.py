@@ -105,7 +105,7 @@ class CachedKind:
         return found
 
     async def run(self) -> None:
-        """Find the kind and keep its cache, for ever; it is found anew where it moves."""
+        """Find the kind and keep its cache, forever; it is found again where it moves."""
         attempts = Attempts()
         while True:
             try:
@@ -114,7 +114,9 @@ class CachedKind:
                 self._absent(error)
                 await asyncio.sleep(self.timings.absent)
             except KubeError as error:
-                _log.debug("cannot look for a kind, trying on", kind=self.type[1], error=self.kube.words(error))
+                _log.debug(
+                    "discovery of a kind failed, retrying", kind=self.type[1], error=self.kube.describe_error(error)
+                )
                 await asyncio.sleep(attempts.next())
             else:
                 attempts.reset()
@@ -220,7 +222,7 @@ class CachedKind:
             self.stated(self)
 
     async def _has_moved(self, resource: Resource, informer: Informer[Held]) -> bool:
-        """Return whether the kind is to be looked for anew; the API server is asked seldom."""
+        """Return whether the kind is to be looked for again; the API server is asked seldom."""
         if informer.lacking is not None and not isinstance(informer.lacking, Forbidden):
             self.discovery.forget(resource.api_version)
             return True

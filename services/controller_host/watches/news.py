@@ -161,6 +161,6 @@ class News:
 
 
 def _due(one: Hosted, key: ObjectKey, now: float) -> None:
-    # What failed keeps its wait: that the guest began anew, perhaps because of it, is no news about it.
+    # What failed keeps its wait: that the guest began again, perhaps because of it, is no news about it.
     if one.agenda.later(key) is None or not one.agenda.attempt(key):
         one.agenda.changed(key, now)

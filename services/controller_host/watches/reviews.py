@@ -102,7 +102,7 @@ class Reviews:
     def forget(self, user: str) -> None:
         """Believe nothing of a user any more: it was refused something. What is being asked does not count either.
 
-        Once a second at most, else each call of a guest could have everything asked anew: it is later then.
+        Once a second at most, else each call of a guest could have everything asked again: it is later then.
         """
         if (answers := self._users.get(user)) is None:
             return
@@ -134,13 +134,13 @@ class Reviews:
             async with self._at_once.hold(_owner(user)):
                 allowed = await self._review(user, place)
         except KubeError as error:
-            self._failed(self._kube.words(error))
+            self._failed(self._kube.describe_error(error))
             return None
         except orjson.JSONDecodeError:
-            self._failed(f"the answer of {self._kube.server} is no JSON")
+            self._failed(f"the answer of {self._kube.server} is not JSON")
             return None
         if self.failing:
-            _log.info("what accounts may see can be asked again")
+            _log.info("access reviews work again")
         self.failing = ""
         self._attempts.reset()
         answers.known[place] = (allowed, self._clock())
@@ -152,7 +152,7 @@ class Reviews:
     def _failed(self, why: str) -> None:
         self._not_before = self._clock() + self._attempts.next()
         if not self.failing:
-            _log.warning("cannot ask what accounts may see, trying on", error=why)
+            _log.warning("access reviews fail, retrying", error=why)
         self.failing = why
 
     async def _review(self, user: str, place: _Place) -> bool:

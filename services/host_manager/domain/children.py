@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from host_manager.domain.group import ADOPTED, LATEST, Group, Inputs, Manifest, Wish
+from host_manager.domain.group import ADOPTED, LATEST, Group, HostGroupSpec, Inputs, Manifest
 from host_manager.domain.resources import (
     make_budget,
     make_config_map,
@@ -35,7 +35,10 @@ WORKLOADS: Final = ("Deployment", "DaemonSet")
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What stands on a Deployment or DaemonSet of ours: the revision of its template, and what that was made from."""
+    """What stands on a Deployment or DaemonSet of Trellis.
+
+    The revision of its template, and what that was made from.
+    """
 
     revision: int
     basis: str
@@ -71,7 +74,7 @@ def basis_of(group: Group, inputs: Inputs) -> str:
     ours changes it, only the user does.
     """
     spec = group.spec
-    template = make_pod_template(Wish(group, inputs, ADOPTED))
+    template = make_pod_template(HostGroupSpec(group, inputs, ADOPTED))
     later = {
         "leafTls": spec.leaf_tls.model_dump() if spec.leaf_tls else None,
         "drainSeconds": spec.drain_seconds,
@@ -88,7 +91,7 @@ def marks_for(
     """Return the revision that the pods of a group are to have, and its basis.
 
     ``workload``: what runs them now. ``asked``: the user wants the latest. ``recorded``: the revision in the group's
-    status, which counts for a workload of ours whose marks a user removed. See ADR 30.
+    status, which counts for a workload of Trellis whose marks a user removed. See ADR 30.
     """
     basis = basis_of(group, inputs)
     if asked or workload is None:
@@ -99,19 +102,19 @@ def marks_for(
     return Marks(found.revision if found.basis == basis else LATEST, basis)
 
 
-def make_children(wish: Wish, marks: Marks, *, budget: bool) -> list[Manifest]:
+def make_children(desired: HostGroupSpec, marks: Marks, *, budget: bool) -> list[Manifest]:
     """Return the children a group is to have, in the order they are written: first what pods cannot start without.
 
     Raises:
         TemplateError: what the user adds to the pods has a shape that no pod can have.
     """
-    group = wish.group
-    workload = make_workload(wish)
+    group = desired.group
+    workload = make_workload(desired)
     workload["metadata"]["labels"][names.LABEL_TEMPLATE] = str(marks)
     children = [
-        make_config_map(wish),
+        make_config_map(desired),
         make_service_account(group),
-        *([make_registry_secret(wish)] if wish.inputs.registries else []),
+        *([make_registry_secret(desired)] if desired.inputs.registries else []),
         workload,
         make_role(group),
         make_service(group),
@@ -130,7 +133,7 @@ def _signed(child: Manifest) -> Manifest:
 
 
 def differs(wanted: Manifest, found: Manifest) -> bool:
-    """Say whether a child has to be written: it is not ours yet, or does not say what we would say."""
+    """Return whether a child has to be written: it is not ours yet, or does not say what we would say."""
     return not is_applied_by_us(found) or not _says(wanted, found)
 
 
@@ -142,7 +145,7 @@ def fingerprint(child: Mapping[str, Any]) -> str:
 
 
 def _says(wanted: Any, found: Any) -> bool:  # noqa: ANN401 - it is JSON
-    """Say whether all that is wanted stands in what was found, which may have defaults besides."""
+    """Return whether all that is wanted stands in what was found, which may have defaults besides."""
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(_says(value, found.get(key)) for key, value in wanted.items())
     if isinstance(wanted, list):

@@ -1,8 +1,8 @@
-"""What to do about one group of hosts: its finalizer, its children, its status.
+"""What to do about one host group: its finalizer, its children, its status.
 
 Pure. In: a frozen snapshot. Out: actions, each with its reason. Called by ``app`` between gather and apply.
 Invariants: while another controller works on groups only the status is written; nothing is half made: a group that
-lacks what it names gets no child; a child of somebody else is left alone; what says what it should is not written.
+lacks what it names gets no child; a child of another owner is left alone; what says what it should is not written.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from host_manager.domain.children import (
     read_marks,
     workload_of,
 )
-from host_manager.domain.group import API_VERSION, KIND, LATEST, Group, Manifest, Wish
+from host_manager.domain.group import API_VERSION, KIND, LATEST, Group, HostGroupSpec, Manifest
 from host_manager.domain.inputs import Problem
 from host_manager.domain.merging import TemplateError
 from host_manager.domain.pods import PodView
@@ -151,7 +151,7 @@ def first_half(actions: list[Action]) -> list[Action]:
 
 
 def may_be_refused(snapshot: Snapshot) -> bool:
-    """Say whether the pods have parts that the user wrote: all else in them is known to be accepted.
+    """Return whether the pods have parts that the user wrote: all else in them is known to be accepted.
 
     Labels of hosts are not among them: the definition of groups takes none that a pod would not.
     """
@@ -223,9 +223,11 @@ def _first_marks(snapshot: Snapshot) -> Marks | None:
 def _children(snapshot: Snapshot, group: Group, marks: Marks) -> list[Manifest] | Problem:
     """Return the children that the group is to have, or why they cannot be."""
     workload = _workload(snapshot)
-    wish = Wish(group, snapshot.inputs, marks.revision, managed_by(workload), *restarted(snapshot, workload))
+    desired = HostGroupSpec(
+        group, snapshot.inputs, marks.revision, managed_by(workload), *restarted(snapshot, workload)
+    )
     try:
-        wanted = make_children(wish, marks, budget=marks.revision >= LATEST and not snapshot.foreign_budget)
+        wanted = make_children(desired, marks, budget=marks.revision >= LATEST and not snapshot.foreign_budget)
     except TemplateError as error:
         return Problem("InvalidTemplate", str(error))
     for child in wanted:
@@ -240,7 +242,7 @@ def _stranger(found: Manifest, head: Head) -> str:
     """Return which other object controls a child, "" if none does.
 
     A former group of this name is nobody, and its child is taken over. Kubernetes collects what it left only if it sees
-    the deletion: of a group that is made anew while the collector's watch is broken it sees another uid in the next
+    the deletion: of a group that is re-created while the collector's watch is broken it sees another uid in the next
     list, takes that for an update, and its children stay for good (so with Kubernetes 1.36). A child that was made
     after the group as it was read may be that of a later group.
     """

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from host_manager.domain.group import LATEST, Wish
+from host_manager.domain.group import LATEST, HostGroupSpec
 from trellis.crds.host_config import Observability, Signal, WasmCloudHostConfigSpec
 from trellis.lattice.connection import groups
 
@@ -28,9 +28,9 @@ _LEAF_PORT: Final = "4222"
 _RPC_TIMEOUT_MS: Final = "4000"
 
 
-def make_env(wish: Wish) -> list[Manifest]:
+def make_env(desired: HostGroupSpec) -> list[Manifest]:
     """Return the host's environment, without what depends on a Secret."""
-    spec = wish.group.spec
+    spec = desired.group.spec
     labels = {"kubernetes": "true"}
     pairs = [
         ("WASMCLOUD_STRUCTURED_LOGGING_ENABLED", _flag(spec.enable_structured_logging is not False)),
@@ -47,24 +47,24 @@ def make_env(wish: Wish) -> list[Manifest]:
         *_last(spec),
     ]
     env: list[Manifest] = [{"name": name, "value": value} for name, value in pairs]
-    if wish.revision < LATEST:
+    if desired.revision < LATEST:
         return env
     theirs = _named_by_user(spec)
-    return [*env, *(variable for variable in _of_latest(wish) if variable["name"] not in theirs)]
+    return [*env, *(variable for variable in _of_latest(desired) if variable["name"] not in theirs)]
 
 
-def make_registry_env(wish: Wish, secret: str) -> list[Manifest]:
+def make_registry_env(desired: HostGroupSpec, secret: str) -> list[Manifest]:
     """Return what the host needs for the registry: a host takes one by its environment, the first by name.
 
     ``secret``: name of the Secret that we make. Source: ``--oci-registry`` of the host's command line.
     """
-    if not wish.inputs.registries:
+    if not desired.inputs.registries:
         return []
     user, password = ({"secretKeyRef": {"name": secret, "key": key}} for key in REGISTRY_KEYS)
     return [
         {"name": "WASMCLOUD_OCI_REGISTRY_USER", "valueFrom": user},
         {"name": "WASMCLOUD_OCI_REGISTRY_PASSWORD", "valueFrom": password},
-        {"name": "WASMCLOUD_OCI_REGISTRY", "value": wish.inputs.registries[0].server},
+        {"name": "WASMCLOUD_OCI_REGISTRY", "value": desired.inputs.registries[0].server},
     ]
 
 
@@ -123,19 +123,19 @@ def _last(spec: WasmCloudHostConfigSpec) -> list[tuple[str, str]]:
     )
 
 
-def _of_latest(wish: Wish) -> Iterable[Manifest]:
+def _of_latest(desired: HostGroupSpec) -> Iterable[Manifest]:
     """Yield what our own template adds: the pod's name, and what hosts from before 1.0 need."""
-    spec = wish.group.spec
+    spec = desired.group.spec
     if POD_LABEL not in (spec.host_labels or {}):
         yield {"name": LABEL_VARIABLE + POD_LABEL, "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
-    if wish.inputs.seed and spec.secret_name:
+    if desired.inputs.seed and spec.secret_name:
         yield {"name": SEED_KEY, "valueFrom": {"secretKeyRef": {"name": spec.secret_name, "key": SEED_KEY}}}
         if spec.issuers:
             yield {"name": "WASMCLOUD_CLUSTER_ISSUERS", "value": ",".join(spec.issuers)}
 
 
 def _named_by_user(spec: WasmCloudHostConfigSpec) -> list[Any]:
-    """Return the names of variables the user adds: with their value and a reference of ours none would be valid."""
+    """Return the names of variables the user adds: with their value and a reference of Trellis none would be valid."""
     options = spec.scheduling_options
     additions = options.container_template_additions if options else None
     env = additions.wasmcloud.get("env") if additions else None

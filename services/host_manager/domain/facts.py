@@ -1,7 +1,7 @@
-"""Which facts are to be said of groups and their pods, and which were said.
+"""Which events are to be said of groups and their pods, and which were said.
 
-Pure, but for remembering. Called by ``app``. Invariant: a fact is said whenever its state holds and it is not known to
-have been said; a pod that was said to be ready is said to be gone once it is not, also if that happened unseen.
+Pure, but for remembering. Called by ``app``. Invariant: an event is said whenever its state holds and it is not known
+to have been said; a pod that was said to be ready is said to be gone once it is not, also if that happened unseen.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def ready_fact(pod: PodView) -> HostPodReady | None:
 
 
 def due(pod: PodView | None, said: HostPodReady | None) -> list[HostPodReady | HostPodGone]:
-    """Return the facts to say of a pod: what it was said to be, and what it is."""
+    """Return the events to say of a pod: what it was said to be, and what it is."""
     now = ready_fact(pod) if pod is not None else None
     facts: list[HostPodReady | HostPodGone] = []
     if said is not None and (now is None or now.uid != said.uid):

@@ -1,4 +1,4 @@
-"""What a group of hosts is made from: its object, and what was read of the Secrets and ConfigMaps it names.
+"""What a host group is made from: its object, and what was read of the Secrets and ConfigMaps it names.
 
 Pure. Filled by ``gather``; read by everything that makes manifests. Invariant: credentials are shown by no ``repr``.
 """
@@ -36,7 +36,7 @@ class Group:
         return f"{self.namespace}/{self.name}"
 
     def runs_as_daemonset(self, revision: int) -> bool:
-        """Say whether there is to be a host on each node.
+        """Return whether there is to be a host on each node.
 
         ``spec.daemonset`` is the place of old; wasmcloud-operator 0.5 took no notice of it, so neither do its groups.
         """
@@ -74,7 +74,7 @@ class Inputs:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class HostGroupSpec:
     """A group, what was read for it, and the revision of the template that it is to have.
 
     ``managed_by``: who its pods say manages them, which revision 1 leaves as it is. ``restarted_for``: the changed

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from host_manager.domain.group import Manifest, Wish
+from host_manager.domain.group import HostGroupSpec, Manifest
 from host_manager.domain.merging import TemplateError, without_nulls
 from trellis import names
 
@@ -22,47 +22,47 @@ TLS_DIRECTORY: Final = "/nats/tls"
 _TLS_VOLUME: Final = "nats-tls"
 
 
-def improved(template: Manifest, wish: Wish) -> Manifest:
+def improved(template: Manifest, desired: HostGroupSpec) -> Manifest:
     """Return the template with what is ours."""
     leaf, host = template["spec"]["containers"]
-    drain = drain_seconds(wish)
+    drain = drain_seconds(desired)
     pod: Manifest = {
         "terminationGracePeriodSeconds": drain + LEAF_AFTER_HOST + GRACE_AFTER_LEAF,
     }
-    if not wish.group.runs_as_daemonset(wish.revision):
+    if not desired.group.runs_as_daemonset(desired.revision):
         pod["topologySpreadConstraints"] = [_spread(template["metadata"]["labels"])]
     pod |= template["spec"]
-    pod["containers"] = [_leaf(leaf, wish, drain), host, *_added_containers(wish, (leaf["name"], host["name"]))]
-    if tls_secret(wish):
-        pod["volumes"] = [*pod["volumes"], {"name": _TLS_VOLUME, "secret": {"secretName": tls_secret(wish)}}]
-    annotations = {names.ANNOTATION_CHECKSUM: wish.inputs.checksum} if wish.inputs.checksum else {}
+    pod["containers"] = [_leaf(leaf, desired, drain), host, *_added_containers(desired, (leaf["name"], host["name"]))]
+    if tls_secret(desired):
+        pod["volumes"] = [*pod["volumes"], {"name": _TLS_VOLUME, "secret": {"secretName": tls_secret(desired)}}]
+    annotations = {names.ANNOTATION_CHECKSUM: desired.inputs.checksum} if desired.inputs.checksum else {}
     metadata = template["metadata"] | ({"annotations": annotations} if annotations else {})
     return {"metadata": metadata, "spec": pod}
 
 
-def tls_secret(wish: Wish) -> str | None:
+def tls_secret(desired: HostGroupSpec) -> str | None:
     """Return the name of the Secret for TLS between the leaf and its remote."""
-    tls = wish.group.spec.leaf_tls
+    tls = desired.group.spec.leaf_tls
     return tls.secret_name if tls else None
 
 
-def drain_seconds(wish: Wish) -> int:
+def drain_seconds(desired: HostGroupSpec) -> int:
     """Return how long a host may take to stop."""
-    return DRAIN if wish.group.spec.drain_seconds is None else wish.group.spec.drain_seconds
+    return DRAIN if desired.group.spec.drain_seconds is None else desired.group.spec.drain_seconds
 
 
-def _leaf(leaf: Manifest, wish: Wish, drain: int) -> Manifest:
+def _leaf(leaf: Manifest, desired: HostGroupSpec, drain: int) -> Manifest:
     """Return the leaf, which outlives the host: both are told to stop at the same moment, and this one waits first."""
     wait = {"preStop": {"exec": {"command": ["sleep", str(drain + LEAF_AFTER_HOST)]}}}
     mounts = leaf["volumeMounts"]
-    if tls_secret(wish):
+    if tls_secret(desired):
         mounts = [*mounts, {"name": _TLS_VOLUME, "mountPath": TLS_DIRECTORY, "readOnly": True}]
     return leaf | {"lifecycle": leaf["lifecycle"] | wait, "volumeMounts": mounts}
 
 
-def _added_containers(wish: Wish, ours: tuple[str, ...]) -> list[Any]:
+def _added_containers(desired: HostGroupSpec, ours: tuple[str, ...]) -> list[Any]:
     """Return the user's own containers, which wasmcloud-operator leaves out; a pod has each name once."""
-    options = wish.group.spec.scheduling_options
+    options = desired.group.spec.scheduling_options
     found = options.pod_template_additions.get("containers") if options else None
     if found is not None and not isinstance(found, list):
         raise TemplateError("spec.schedulingOptions.podTemplateAdditions.containers has to be a list")

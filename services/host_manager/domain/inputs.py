@@ -179,8 +179,8 @@ def _registries(
         return registries, Problem("RegistriesLeftOut", message, blocks=False)
     if _NO_AUTHORITY.search(registries[0].server):
         message = (
-            f"Secret {name}: {registries[0].server!r} is no name of a registry as references have it, so no host will "
-            "use it: make the Secret with --docker-server=<name>, without https:// and path"
+            f"Secret {name}: {registries[0].server!r} is not a registry name as in image references: "
+            "create the Secret with --docker-server=<name>, without https:// and path"
         )
         return registries, Problem("RegistryNotNamed", message, blocks=False)
     return registries, None

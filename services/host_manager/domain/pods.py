@@ -1,6 +1,6 @@
 """The pods of groups, as small views.
 
-Pure: raw pods in, views out. Called by the pod watch, ``status`` and ``facts``.
+Pure: raw pods in, views out. Called by the pod watch, ``status`` and ``events``.
 Source of the fields: core/v1 PodStatus.
 """
 

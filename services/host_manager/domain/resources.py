@@ -14,7 +14,7 @@ from typing import Final
 import orjson
 
 from host_manager.domain.environment import REGISTRY_KEYS
-from host_manager.domain.group import API_VERSION, KIND, LATEST, Group, Manifest, Wish
+from host_manager.domain.group import API_VERSION, KIND, LATEST, Group, HostGroupSpec, Manifest
 from host_manager.domain.improvements import TLS_DIRECTORY, tls_secret
 from host_manager.domain.template import (
     CONFIG_KEY,
@@ -34,22 +34,22 @@ _TENTH: Final = 10
 _VERBS: Final = ("get", "list", "create", "update", "patch", "delete")
 
 
-def make_config_map(wish: Wish) -> Manifest:
+def make_config_map(desired: HostGroupSpec) -> Manifest:
     """Return the ConfigMap with the configuration of the NATS leaf."""
-    return _child(wish.group, "v1", "ConfigMap") | {"data": {CONFIG_KEY: make_nats_conf(wish)}}
+    return _child(desired.group, "v1", "ConfigMap") | {"data": {CONFIG_KEY: make_nats_conf(desired)}}
 
 
-def make_nats_conf(wish: Wish) -> str:
+def make_nats_conf(desired: HostGroupSpec) -> str:
     """Return the leaf's configuration: its JetStream domain, and the one remote it connects to."""
-    spec = wish.group.spec
+    spec = desired.group.spec
     domain = spec.leaf_node_domain
     if not _WORD.fullmatch(domain):
         domain = _quoted(domain)
     remote = [f"      url: {_quoted(f'{spec.nats_address}:{spec.nats_leafnode_port}')}"]
-    if wish.inputs.credentials:
+    if desired.inputs.credentials:
         remote.append(f'      credentials: "/nats/{CREDENTIALS_KEY}"')
-    keys = wish.inputs.tls_keys
-    if tls_secret(wish):
+    keys = desired.inputs.tls_keys
+    if tls_secret(desired):
         files = [f'        {name}: "{TLS_DIRECTORY}/{key}"' for key, name in _TLS_FILES.items() if key in keys]
         remote += ["      tls {", *files, "      }"]
     body = "\n".join(remote)
@@ -86,12 +86,12 @@ def make_service(group: Group) -> Manifest:
     return child | {"spec": {"selector": selector, "ports": [{"port": LEAF_PORT}]}}
 
 
-def make_registry_secret(wish: Wish) -> Manifest:
+def make_registry_secret(desired: HostGroupSpec) -> Manifest:
     """Return the Secret that hosts have the registry's credentials from; the group has at least one registry."""
-    registry = wish.inputs.registries[0]
+    registry = desired.inputs.registries[0]
     values = zip(REGISTRY_KEYS, (registry.user, registry.password), strict=True)
     data = {key: base64.b64encode(value.encode()).decode() for key, value in values}
-    child = _child(wish.group, "v1", "Secret", name=names.registry_secret(wish.group.name))
+    child = _child(desired.group, "v1", "Secret", name=names.registry_secret(desired.group.name))
     return child | {"type": "Opaque", "data": data}
 
 
@@ -116,23 +116,23 @@ def _strategy(group: Group) -> Manifest:
     return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": unavailable, "maxSurge": count}}
 
 
-def make_workload(wish: Wish) -> Manifest:
+def make_workload(desired: HostGroupSpec) -> Manifest:
     """Return the Deployment or DaemonSet that runs the pods.
 
     Raises:
         TemplateError: what the user adds to the pods has a shape that no pod can have.
     """
-    group = wish.group
-    template = make_pod_template(wish)
-    said = {names.ANNOTATION_RESTARTED_FOR: wish.restarted_for, names.ANNOTATION_RESTARTED_AT: wish.restarted_at}
-    if wish.restarted_for:
+    group = desired.group
+    template = make_pod_template(desired)
+    said = {names.ANNOTATION_RESTARTED_FOR: desired.restarted_for, names.ANNOTATION_RESTARTED_AT: desired.restarted_at}
+    if desired.restarted_for:
         annotations = template["metadata"].get("annotations", {}) | {name: text for name, text in said.items() if text}
         template = template | {"metadata": template["metadata"] | {"annotations": annotations}}
     spec: Manifest = {"selector": {"matchLabels": selector_of(group)}, "template": template}
-    daemonset = group.runs_as_daemonset(wish.revision)
+    daemonset = group.runs_as_daemonset(desired.revision)
     if not daemonset:
         spec = {"replicas": group.spec.host_replicas, **spec}
-        if wish.revision >= LATEST:
+        if desired.revision >= LATEST:
             spec["strategy"] = _strategy(group)
     child = _child(group, "apps/v1", "DaemonSet" if daemonset else "Deployment", labels=common_labels())
     return child | {"spec": spec}

@@ -1,7 +1,7 @@
 """Which changed Secrets a group's hosts were given, and what the pods say of them so that they roll, once each.
 
 Pure. In: a snapshot. Out: annotations of the pod template. Called by ``decide``. Invariants: what pods say once they
-say for ever, because to take it away would roll them too; hosts that started since are not rolled for it; a Secret that
+say forever, because to take it away would roll them too; hosts that started since are not rolled for it; a Secret that
 changes again and again rolls a group once in ``rest`` seconds at most.
 Source of who was given what: the ids that hosts have in their tokens, which are those that they have in the lattice.
 """
@@ -24,7 +24,7 @@ _SAID_MOST: Final = 64
 
 
 def uses(snapshot: Snapshot, change: SecretChange) -> bool | None:
-    """Say whether hosts that run in the group now were given a former version; None while that cannot be known."""
+    """Return whether hosts that run in the group now were given a former version; None while that cannot be known."""
     view = snapshot.lattice
     told = {report.sighting.host.id for report in reports_of(snapshot).values() if report.sighting is not None}
     if told & change.hosts:
@@ -53,10 +53,10 @@ def restarted(snapshot: Snapshot, workload: Mapping[str, Any] | None) -> tuple[s
 
 
 def _rests(snapshot: Snapshot, at: str) -> bool:
-    """Say whether the pods were restarted for changed Secrets a moment ago; a time that is to come is none."""
+    """Return whether the pods were restarted for changed Secrets a moment ago; a time that is to come is none."""
     try:
         ago = (datetime.fromisoformat(snapshot.now) - datetime.fromisoformat(at)).total_seconds()
-    except (TypeError, ValueError):  # nothing, or what somebody else wrote there
+    except (TypeError, ValueError):  # nothing, or what another writer wrote there
         return False
     return 0 <= ago < snapshot.rest
 
@@ -70,7 +70,7 @@ def over(snapshot: Snapshot, workload: Mapping[str, Any] | None) -> list[SecretC
 
 
 def _wants(snapshot: Snapshot) -> bool:
-    """Say whether the group still wants to roll: it may have waited since a change was told."""
+    """Return whether the group still wants to roll: it may have waited since a change was told."""
     return snapshot.head.restart_on == names.RESTART_ON_CHANGE
 
 

@@ -1,6 +1,6 @@
 """Secrets that components were given, and that changed since.
 
-Pure: facts of ``secrets_backend`` in, views out. Called by ``handlers``, read by ``restarts``. Invariant: of two
+Pure: events of ``secrets_backend`` in, views out. Called by ``handlers``, read by ``restarts``. Invariant: of two
 versions of a Secret the newer counts, in whichever order they come.
 """
 
@@ -33,12 +33,12 @@ class SecretChange:
 
 
 def change_of(fact: SecretChanged) -> SecretChange:
-    """Return what a fact says."""
+    """Return what an event says."""
     namespaces = frozenset(one.namespace for one in fact.groups)
     return SecretChange(f"{fact.namespace}/{fact.name}", fact.resource_version, frozenset(fact.hosts), namespaces)
 
 
 def is_newer(version: str, than: str) -> bool:
-    """Say whether a resourceVersion is newer: they are numbers that grow; what is none is another one at most."""
+    """Return whether a resourceVersion is newer: they are numbers that grow; what is none is another one at most."""
     one, other = whole(version), whole(than)
     return version != than if one is None or other is None else one > other

@@ -52,7 +52,7 @@ class Head:
 class Snapshot:
     """One group. ``group`` is None if the spec cannot be read; then ``problems`` says why.
 
-    ``status``: as it stands. ``foreign_budget``: a disruption budget of somebody else selects the pods. ``refused``:
+    ``status``: as it stands. ``foreign_budget``: a disruption budget of another owner selects the pods. ``refused``:
     what the API server said of the pods in a dry run. ``last_words``: of the container that keeps crashing.
     ``applied``: by child what it said when we wrote it last, and the digest of what we wrote.
     ``lattice``: what it tells, None if it has no address (``lattice_why`` says why); ``clock``: seconds of the

@@ -54,7 +54,7 @@ _REFUSALS: Final = frozenset({"InvalidTemplate", "ChildConflict", "WriteRefused"
 
 
 def refused_by(status: Mapping[str, Any]) -> bool:
-    """Say whether a status tells of something that came up only when the children were made or written."""
+    """Return whether a status tells of something that came up only when the children were made or written."""
     conditions = status.get("conditions") or ()
     return any(one["type"] == "Degraded" and one["reason"] in _REFUSALS for one in conditions)
 
@@ -87,7 +87,10 @@ def make_status(snapshot: Snapshot, facts: Facts) -> Manifest:
 
 
 def may_wait(snapshot: Snapshot) -> bool:
-    """Say whether a group was made a moment ago and nothing is known of it yet: one status then says what two would."""
+    """Return whether a group was made a moment ago and nothing is known of it yet.
+
+    One status then says what two would.
+    """
     counts = counts_of(snapshot)
     return snapshot.early and not snapshot.problems and (counts is None or not counts.seen)
 

@@ -1,7 +1,7 @@
 """Takes the fields of a child over from wasmcloud-operator's field manager.
 
 Pure: managedFields in and out. Called by ``decide``. Without it two managers would own each field, and what we stop
-setting would stay for ever, because the other one still owns it. Source: server-side apply, "Transferring ownership".
+setting would stay forever, because the other one still owns it. Source: server-side apply, "Transferring ownership".
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def taken_over(child: Mapping[str, Any]) -> list[Manifest] | None:
 
 
 def is_applied_by_us(child: Mapping[str, Any]) -> bool:
-    """Say whether our field manager has applied a child."""
+    """Return whether our field manager has applied a child."""
     entries = child["metadata"].get("managedFields") or ()
     return any(_is_apply_of(entry, names.FIELD_MANAGER_HOST_MANAGER) for entry in entries)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from host_manager.domain.environment import make_args, make_env, make_registry_env
-from host_manager.domain.group import ADOPTED, Group, Manifest, Wish
+from host_manager.domain.group import ADOPTED, Group, HostGroupSpec, Manifest
 from host_manager.domain.improvements import improved
 from host_manager.domain.merging import TemplateError, merge, without_nulls
 from trellis import names
@@ -55,33 +55,33 @@ def managed_by(workload: Mapping[str, Any] | None) -> str:
     return found if found in NAMES[Peer.WASMCLOUD_OPERATOR] else names.WADM_OPERATOR
 
 
-def make_pod_template(wish: Wish) -> Manifest:
+def make_pod_template(desired: HostGroupSpec) -> Manifest:
     """Return the pod template of a revision.
 
     Raises:
         TemplateError: what the user adds to it has a shape that no pod can have.
     """
-    group = wish.group
-    certificates, mounts, arguments = _certificates(wish)
-    containers = _with_additions(group, _leaf(wish), _host(wish, mounts, arguments))
+    group = desired.group
+    certificates, mounts, arguments = _certificates(desired)
+    containers = _with_additions(group, _leaf(desired), _host(desired, mounts, arguments))
     # The registry's credentials are no part of the merge there: they follow whatever it came to.
-    containers[1]["env"] = [*containers[1]["env"], *make_registry_env(wish, names.registry_secret(group.name))]
+    containers[1]["env"] = [*containers[1]["env"], *make_registry_env(desired, names.registry_secret(group.name))]
     volumes = [
         {"name": "nats-config", "configMap": {"name": group.name}},
         *certificates,
-        *_credentials_volume(wish),
+        *_credentials_volume(desired),
     ]
     pod = _pod(group, [_tidied(container) for container in containers], volumes)
-    if wish.revision == ADOPTED:
-        return {"metadata": {"labels": pod_labels(group) | {names.LABEL_MANAGED_BY: wish.managed_by}}, "spec": pod}
-    return improved({"metadata": {"labels": pod_labels(group)}, "spec": pod}, wish)
+    if desired.revision == ADOPTED:
+        return {"metadata": {"labels": pod_labels(group) | {names.LABEL_MANAGED_BY: desired.managed_by}}, "spec": pod}
+    return improved({"metadata": {"labels": pod_labels(group)}, "spec": pod}, desired)
 
 
-def _leaf(wish: Wish) -> Manifest:
-    spec = wish.group.spec
+def _leaf(desired: HostGroupSpec) -> Manifest:
+    spec = desired.group.spec
     mounts = [_mount("nats-config", f"{_LEAF_DIRECTORY}/{CONFIG_KEY}", CONFIG_KEY)]
     # Without the key the mount would be a directory; that is how it is there.
-    if spec.secret_name is not None and (wish.inputs.credentials or wish.revision == ADOPTED):
+    if spec.secret_name is not None and (desired.inputs.credentials or desired.revision == ADOPTED):
         mounts.append(_mount("nats-creds", f"{_LEAF_DIRECTORY}/{CREDENTIALS_KEY}", CREDENTIALS_KEY))
     return {
         "name": LEAF,
@@ -92,23 +92,23 @@ def _leaf(wish: Wish) -> Manifest:
         # So long the host can still say through the leaf that it stops.
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", "10"]}}},
         "volumeMounts": mounts,
-    } | _resources(wish, "nats")
+    } | _resources(desired, "nats")
 
 
-def _host(wish: Wish, mounts: list[Manifest], arguments: list[str]) -> Manifest:
-    spec = wish.group.spec
+def _host(desired: HostGroupSpec, mounts: list[Manifest], arguments: list[str]) -> Manifest:
+    spec = desired.group.spec
     return {
         "name": HOST,
         "image": f"{_HOST_IMAGE}:{spec.version}" if spec.image is None else spec.image,
         "command": ["wasmcloud"],
         "args": [*make_args(spec), *arguments],
-        "env": make_env(wish),
+        "env": make_env(desired),
         "volumeMounts": mounts,
-    } | _resources(wish, "wasmcloud")
+    } | _resources(desired, "wasmcloud")
 
 
-def _resources(wish: Wish, container: str) -> Manifest:
-    options = wish.group.spec.scheduling_options
+def _resources(desired: HostGroupSpec, container: str) -> Manifest:
+    options = desired.group.spec.scheduling_options
     resources = options.resources if options else None
     found = getattr(resources, container) if resources else None
     if found is None:
@@ -116,19 +116,19 @@ def _resources(wish: Wish, container: str) -> Manifest:
     return {"resources": found.model_dump(by_alias=True, exclude_unset=True, exclude_none=True)}
 
 
-def _credentials_volume(wish: Wish) -> list[Manifest]:
-    name = wish.group.spec.secret_name
+def _credentials_volume(desired: HostGroupSpec) -> list[Manifest]:
+    name = desired.group.spec.secret_name
     return [] if name is None else [{"name": "nats-creds", "secret": {"secretName": name}}]
 
 
-def _certificates(wish: Wish) -> tuple[list[Manifest], list[Manifest], list[str]]:
+def _certificates(desired: HostGroupSpec) -> tuple[list[Manifest], list[Manifest], list[str]]:
     """Return volumes, mounts and arguments for the authorities that have certificates at all."""
     volumes: list[Manifest] = []
     mounts: list[Manifest] = []
     arguments: list[str] = []
-    certificates = wish.group.spec.certificates
+    certificates = desired.group.spec.certificates
     authorities = (certificates.authorities if certificates else None) or []
-    for authority, (of_secret, of_config_map) in zip(authorities, wish.inputs.authorities, strict=True):
+    for authority, (of_secret, of_config_map) in zip(authorities, desired.inputs.authorities, strict=True):
         name = f"ca-{authority.name}"
         secret, config_map = authority.secret.secret_name, authority.config_map.name
         if secret and not of_secret:

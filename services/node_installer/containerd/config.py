@@ -97,10 +97,10 @@ def runtimes_of_template(text: str) -> dict[str, str]:
 def merged(
     text: str, entries: Iterable[Entry], *, path: str, adopted: Iterable[str] = (), original: str | None = None
 ) -> str:
-    """Return a configuration file's text with exactly these entries of ours.
+    """Return a configuration file's text with exactly these entries of Trellis.
 
     Args:
-        text: the file; it may have a section of ours, which is replaced.
+        text: the file; it may have a section of Trellis, which is replaced.
         entries: all we want in it; none removes the section.
         path: for messages.
         adopted: handlers another installer defined outside of our section: their tables are taken out.
@@ -136,7 +136,7 @@ def merged(
 
 
 def merged_template(text: str, entries: Iterable[Entry], *, plugin: str, adopted: Iterable[str] = ()) -> str:
-    """Return a Go template's text (k3s, RKE2) with exactly these entries of ours. Proved later, by the runtime."""
+    """Return a Go template's text (k3s, RKE2) with exactly these entries of Trellis. Proved later, by the runtime."""
     base = _without_ours(toml_text.without_stray_marks(text))
     for handler in adopted:
         base = _cut_text(base, handler)
@@ -145,7 +145,10 @@ def merged_template(text: str, entries: Iterable[Entry], *, plugin: str, adopted
 
 
 def same_meaning(one: str, other: str) -> bool:
-    """Whether two texts mean the same; where one cannot be parsed, whether they are the same but for comments."""
+    """Return whether two texts mean the same.
+
+    Where one cannot be parsed, whether they are the same but for comments.
+    """
     try:
         return _loads(one) == _loads(other)
     except ValueError:
@@ -170,7 +173,7 @@ def _without_stray_marks(text: str, meaning: Document) -> str:
 
 
 def _has_exactly(document: Document, wanted: list[Entry], former: set[str]) -> bool:
-    """Whether a file without a section of ours means what is wanted already: entries that were edited in."""
+    """Return whether a file without a section of Trellis means what is wanted already: entries that were edited in."""
     runtimes = _runtimes(document, plugin_of(document))
     unwanted = former - {entry.handler for entry in wanted}
     return (
@@ -219,7 +222,7 @@ def _parsed(text: str | None) -> Document:
 
 
 def _means_but_empty(text: str, meaning: Document) -> bool:
-    """Whether a text means this, but for tables on the way to our entries that have nothing in them."""
+    """Return whether a text means this, but for tables on the way to our entries that have nothing in them."""
     try:
         return _pruned(_loads(text)) == _pruned(meaning)
     except ValueError:

@@ -1,6 +1,6 @@
 """The patterns of containerd's imports, matched as containerd does.
 
-Pure: a pattern and a name in. Called by ``disk`` (which files), ``gather`` and ``target`` (which name of ours).
+Pure: a pattern and a name in. Called by ``disk`` (which files), ``gather`` and ``target`` (which name of Trellis).
 Source: Go's ``path/filepath.Match``, by which containerd finds its imports: ``*`` and ``?`` match no slash, a class is
 negated by ``^`` (not by ``!``), a backslash quotes. A malformed pattern matches nothing.
 """
@@ -21,12 +21,12 @@ _TOKEN = re.compile(
 
 
 def has_meta(pattern: str) -> bool:
-    """Whether a pattern is more than a plain path."""
+    """Return whether a pattern is more than a plain path."""
     return not _META.isdisjoint(pattern)
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether one name (no slash in it) matches one part of a pattern."""
+    """Return whether one name (no slash in it) matches one part of a pattern."""
     expression = _expression(pattern)
     return expression is not None and expression.fullmatch(name) is not None
 

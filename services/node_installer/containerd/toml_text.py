@@ -70,7 +70,7 @@ def without_section(text: str, *, keep: str = "") -> str:
 
 
 def without_stray_marks(text: str) -> str:
-    """Return the text without lines that begin or end a section of ours while their counterpart is gone."""
+    """Return the text without lines that begin or end a section of Trellis while their counterpart is gone."""
     parts: list[str] = []
     position = 0
     for found in _SECTION.finditer(text):

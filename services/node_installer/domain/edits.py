@@ -1,7 +1,7 @@
 """What the node's configuration files should become, given the shims that should be there.
 
 Pure: an inspection and entries in, edits out. Called by ``plan`` and ``removal``.
-Invariant: a file nobody edited since goes back, with the last entry of ours, to exactly the bytes it had before.
+Invariant: a file nobody edited since goes back, with the last entry of Trellis, to exactly the bytes it had before.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def adoptions(found: Inspection, aim: target.Target, handlers: Iterable[str]) ->
 
 
 def edits_for(found: Inspection, aim: target.Target, shims: Mapping[str, ShimState], taken: list[Adoption]) -> Edits:
-    """Return the edits after which the node's configuration has exactly these shims of ours."""
+    """Return the edits after which the node's configuration has exactly these shims of Trellis."""
     files: dict[str, bytes | None] = {}
     configs: dict[str, ConfigState] = {}
     changes = False
@@ -91,7 +91,7 @@ def _extended(found: Inspection, aim: target.Target, shims: Mapping[str, ShimSta
     text = found.text(aim.path)
     base = aim.initial if text is None else text
     entries = entries_of(shims)
-    # Entries that had to be edited in, without a section, are taken out before they are written anew.
+    # Entries that had to be edited in, without a section, are taken out before they are written again.
     former = [*adopted, *found.state.shims]
     if aim.style is Style.TEMPLATE:
         new = config.merged_template(base, entries, plugin=aim.plugin, adopted=former)
@@ -102,7 +102,7 @@ def _extended(found: Inspection, aim: target.Target, shims: Mapping[str, ShimSta
 
 
 def _cleared(found: Inspection, path: str, adopted: list[str]) -> bytes | None:
-    """Return a file without anything of ours; None if it is gone, or was ours alone."""
+    """Return a file without anything of Trellis; None if it is gone, or was ours alone."""
     text = found.text(path)
     if text is None:
         return None
@@ -133,7 +133,7 @@ def _rest(path: str, text: str, handlers: list[str], known: ConfigState | None) 
 
 
 def _says_nothing(text: str) -> bool:
-    """Whether a text is no more than what we begin a file with; anything else was written by someone."""
+    """Return whether a text is no more than what we begin a file with; anything else was written by someone."""
     return not text.strip() or text.strip() in {beginning.strip() for beginning in target.BEGINNINGS}
 
 

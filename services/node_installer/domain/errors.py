@@ -1,4 +1,4 @@
-"""The one exception of this program: a reason for machines and a sentence for people."""
+"""The one exception of this program: a reason for machines and a sentence for users."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Inspection:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where things of ours lie below the base directory."""
+    """Where things of Trellis lie below the base directory."""
 
     base: str
 

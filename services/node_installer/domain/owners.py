@@ -25,7 +25,7 @@ def owners_with(shim: ShimState | None, wish: WantedShim) -> tuple[str, ...]:
 
 
 def is_meant(handler: str, shim: ShimState, wish: WantedShim) -> bool:
-    """Whether a wish to remove means this installed shim."""
+    """Return whether a wish to remove means this installed shim."""
     if wish.handler and wish.handler != handler:
         return False
     by_name = wish.owner == SHARED_OWNER and not wish.handler

@@ -1,7 +1,7 @@
 """What an installation has to do on this node: nothing where all of it holds already.
 
 Pure: an inspection, a wish and what was fetched in; actions with reasons out. Called by ``operations``.
-Order, and why: the state first (nothing of ours is ever unknown), then the shims, proved to run, then the
+Order, and why: the state first (nothing of Trellis is ever unknown), then the shims, proved to run, then the
 configuration that names them, then one restart for all of it, then what was taken over goes.
 """
 

@@ -58,7 +58,7 @@ class Preset:
     reloads_itself: bool = False
     """The distribution watches its drop-ins and restarts containerd itself."""
     lost_at_boot: bool = False
-    """The configuration is written anew at each boot: the node must be provisioned again after one."""
+    """The configuration is written again at each boot: the node must be provisioned again after one."""
     advice: str = ""
     """Why this distribution is refused, and what to do instead."""
 
@@ -70,7 +70,7 @@ def _systemd(*units: str) -> Restart:
     )
 
 
-# Without systemd the new daemon is a child of ours: it must leave the pod's cgroups, or it dies with the pod.
+# Without systemd the new daemon is a child of Trellis: it must leave the pod's cgroups, or it dies with the pod.
 _OUT_OF_POD: Final = (
     "sh",
     "-c",
@@ -183,7 +183,7 @@ PRESETS: Final = (
         os_ids=("amzn",),
         marks=("/usr/bin/nodeadm", "/etc/eks"),
         restarts=_CONTAINERD,
-        # nodeadm runs at each boot and writes the file anew.
+        # nodeadm runs at each boot and writes the file again.
         lost_at_boot=True,
     ),
     Preset(

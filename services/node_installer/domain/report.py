@@ -49,7 +49,7 @@ def plan_diff(found: Inspection, plan: Plan) -> str:
 
 
 def inspection_text(found: Inspection) -> str:
-    """Return what is on a node, for people."""
+    """Return what is on a node, for users."""
     lines = [f"distribution  {found.preset.name}", f"machine       {found.arch}"]
     if found.preset.advice:
         lines.append(f"refused       {found.preset.advice}")

@@ -34,7 +34,7 @@ def restart_for(
 
 
 def tried_anew(found: Inspection, spec: InstallSpec | None) -> Inspection:
-    """Return the node as a run is to see it: what was refused counts for nothing where a person asked for a new try."""
+    """Return the node as a run is to see it: what was refused counts for nothing where a user asked for a new try."""
     return replace(found, refusal=None) if spec is not None and spec.retry_refused else found
 
 
@@ -58,7 +58,10 @@ def _restart(
 
 
 def _interrupted(found: Inspection, *, told: bool) -> bool:
-    """Whether a killed run left a restart that nobody can be sure of: options of a handler cannot be asked for."""
+    """Return whether a killed run left a restart that nobody can be sure of.
+
+    Options of a handler cannot be asked for.
+    """
     journal = found.journal
     if journal is None or not journal.restart:
         return False

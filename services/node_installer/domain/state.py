@@ -1,7 +1,7 @@
 """What this program wrote onto a node: its state, and the journal of a run that is not over.
 
 Pure: JSON in and out. Called by ``gather`` (reads), ``plan`` (what it should become) and ``apply`` (the journal).
-Invariants: the state is written before what it describes and removed after it, so nothing of ours is ever unknown; a
+Invariants: the state is written before what it describes and removed after it, so nothing of Trellis is ever unknown; a
 file of a newer version, or one that someone broke, is refused and never guessed at.
 """
 
@@ -37,7 +37,7 @@ class ShimState:
 
 @dataclass(frozen=True, slots=True)
 class ConfigState:
-    """One configuration file we wrote: what it was without us (None: it did not exist), and the digest of ours."""
+    """One configuration file we wrote: what it was without us (None: it did not exist), and the digest of Trellis."""
 
     original: bytes | None
     written_sha256: str
@@ -45,7 +45,7 @@ class ConfigState:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All of ours on a node. ``directories``: made by us, outermost first. ``retired``: former binaries in use."""
+    """All of Trellis on a node. ``directories``: made by us, outermost first. ``retired``: former binaries in use."""
 
     shims: Mapping[str, ShimState] = field(default_factory=dict)
     configs: Mapping[str, ConfigState] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class State:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing of ours is known."""
+        """Whether nothing of Trellis is known."""
         return self == State()
 
     def to_bytes(self) -> bytes:

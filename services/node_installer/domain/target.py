@@ -2,7 +2,7 @@
 
 Pure: an inspection in, a target out. Called by ``plan`` and ``verify``.
 Source: containerd's import rules. containerd 2 merges imported files key by key; containerd 1 replaces a plugin's whole
-section by the imported one, so a drop-in of ours would wipe the node's own CRI settings (1.6.36 and 1.7.27 do).
+section by the imported one, so a drop-in of Trellis would wipe the node's own CRI settings (1.6.36 and 1.7.27 do).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def choose(found: Inspection) -> Target:
 
 
 def imported_name(pattern: str) -> str | None:
-    """Return the path of a drop-in of ours that an import pattern matches, None if it matches none of our names."""
+    """Return the path of a drop-in of Trellis that an import pattern matches, None if it matches none of our names."""
     folder, _, name = pattern.rpartition("/")
     if globs.has_meta(folder) or not globs.has_meta(name):
         return None
@@ -89,7 +89,7 @@ def _main_file(found: Inspection) -> Target:
     if text is None:
         # containerd runs with what is built in; only its version tells what it reads.
         modern = found.live is not None and found.live.major >= 2
-        # Without a main file containerd 2 imports this directory; a main file of ours must not end that.
+        # Without a main file containerd 2 imports this directory; a main file of Trellis must not end that.
         version = 3 if modern else 2
         return Target(found.config, Style.FILE, version, _header(version) + (_IMPORTS if modern else ""))
     document = config.parse(text, found.config)
@@ -161,4 +161,4 @@ def _header(version: int) -> str:
 BEGINNINGS: Final = frozenset(
     {BASE_TEMPLATE} | {_header(version) + rest for version in range(1, 5) for rest in ("", _IMPORTS)}
 )
-"""All that a file of ours may begin with, by whichever version of containerd was found when it was made."""
+"""All that a file of Trellis may begin with, by whichever version of containerd was found when it was made."""

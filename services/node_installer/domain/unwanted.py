@@ -20,7 +20,7 @@ from trellis.installer_api.spec import InstallSpec, WantedShim
 
 @dataclass(frozen=True, slots=True)
 class Unwanted:
-    """What is to go: what a wish names, for its owners; or everything of ours (None).
+    """What is to go: what a wish names, for its owners; or everything of Trellis (None).
 
     ``force``: although it runs, and what runs it ends. A wish also means the handler of another installer whom we know:
     a migration makes it ours without touching it.

@@ -46,7 +46,7 @@ _UNREADABLE: Final = (
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file is an archive that this module reads, by its first bytes."""
+    """Return whether a file is an archive that this module reads, by its first bytes."""
     return _kind(path) is not None
 
 
@@ -55,7 +55,7 @@ def extract_shim(path: Path, target: Path, *, member: str | None, names: tuple[s
 
     Args:
         path: the archive.
-        target: where the shim goes; it is made anew.
+        target: where the shim goes; it is re-created.
         member: its path in the archive; without one it is the only ``containerd-shim-*``, or the one of ``names``.
         names: base names to prefer, best first.
 
@@ -214,7 +214,7 @@ def _chosen(files: list[str], special: dict[str, str], member: str | None, names
     for name, what in special.items():
         path = PurePosixPath(name)
         if path == wanted or (wanted is None and (path.name in names or path.name.startswith(_PREFIX))):
-            message = f"{name} in the archive is no file of its own but leads to {what}"
+            message = f"{name} in the archive is not a file of its own but leads to {what}"
             raise InstallError(FailureReason.UNSAFE_ARCHIVE, message)
     return choose(files, member, names)
 

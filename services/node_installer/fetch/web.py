@@ -216,7 +216,7 @@ def _failed(shown: str, error: Exception) -> InstallError:
 
 
 def _bypassed(url: str) -> bool:
-    """Whether a host is reached without the proxy: names by the standard library's rule, networks by ours.
+    """Return whether a host is reached without the proxy: names by the standard library's rule, networks by ours.
 
     Clusters list networks (10.0.0.0/8) in NO_PROXY, which the standard library does not read.
     """

@@ -60,7 +60,7 @@ class Disk:
     # --- reads ---
 
     def exists(self, path: str) -> bool:
-        """Whether something is there, a dangling link not counted."""
+        """Return whether something is there, a dangling link not counted."""
         return self.real(path).exists()
 
     def read(self, path: str) -> bytes | None:
@@ -71,7 +71,7 @@ class Disk:
             return None
 
     def is_exposed(self, path: str) -> bool:
-        """Whether others than its owner may do anything with a file."""
+        """Return whether others than its owner may do anything with a file."""
         try:
             return bool(self.real(path).stat().st_mode & 0o077)
         except (FileNotFoundError, NotADirectoryError):
@@ -115,7 +115,7 @@ class Disk:
             real.chmod(0o755)  # whatever the umask
 
     def make_directories(self, path: str, inner: str) -> None:
-        """Make a directory with another in it, both at once: one without it was somebody else's before."""
+        """Make a directory with another in it, both at once: one without it was another owner's before."""
         real = self.real(path)
         partial = real.with_name(f".{real.name}{PARTIAL}")
         with explained(path):

@@ -1,6 +1,6 @@
 """What a file has besides its content, which stays when the file is replaced.
 
-In: a path. Out: its facts, or their copy on another file. Called by ``disk``, and by tests that compare trees.
+In: a path. Out: its events, or their copy on another file. Called by ``disk``, and by tests that compare trees.
 """
 
 from __future__ import annotations

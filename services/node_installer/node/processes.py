@@ -3,7 +3,7 @@
 In: the node's ``/proc`` below ``--node-root``. Out: :class:`Process` records, and signals. Called by ``gather`` and
 ``effects``.
 Source: a Wasm shim is a program of the node, and with runwasi so are the containers it runs: both have its executable.
-runwasi's ``delete`` waits for a reader of the shim's log for ever, and a containerd that starts waits for it, so no
+runwasi's ``delete`` waits for a reader of the shim's log forever, and a containerd that starts waits for it, so no
 shim may have died when containerd starts: signals are for a time when it runs, and is not about to be restarted (seen
 with containerd 2.4 and containerd-shimkit 0.1). One that died by itself is what :func:`cleanups_bounded` is for.
 Invariants: a process is signalled only if its executable is the very file, or was it before that was replaced or
@@ -43,7 +43,7 @@ class Ending:
 
 
 def listed(disk: Disk) -> Iterator[Process]:
-    """Yield the node's processes. Those that end meanwhile are left out."""
+    """Yield the node's processes. Those that end in the meantime are left out."""
     folder = disk.root / "proc"
     for entry in folder.iterdir() if folder.is_dir() else ():
         if entry.name.isdigit() and (process := _read(entry)) is not None:
@@ -53,7 +53,7 @@ def listed(disk: Disk) -> Iterator[Process]:
 def running(disk: Disk, path: str, processes: Sequence[Process]) -> tuple[Process, ...]:
     """Return the processes whose executable is a file of the node for certain; path and file must agree.
 
-    A path alone is not enough: a container has paths of its own, and its programs are none of ours.
+    A path alone is not enough: a container has paths of its own, and its programs are none of Trellis.
     """
     real = disk.real(path)
     # As the node sees it, and as it is seen from here: a root without a mount namespace of its own has such paths.
@@ -71,8 +71,8 @@ def end(
 ) -> Ending:
     """End all that runs one of these files: by the runtime, then by SIGTERM, after a while by SIGKILL.
 
-    Also what is started meanwhile. A shim's own ``delete`` is given the time to do its work, for the runtime cleans up
-    with it behind a shim that ended; what of it hangs is killed with the rest.
+    Also what is started in the meantime. A shim's own ``delete`` is given the time to do its work, for the runtime
+    cleans up with it behind a shim that ended; what of it hangs is killed with the rest.
 
     Args:
         disk: the node's.
@@ -100,7 +100,7 @@ def end(
 def cleanups_bounded(disk: Disk, paths: Sequence[str], timings: EndingTimings = EndingTimings()) -> Iterator[None]:
     """While the block runs, kill a shim's ``delete`` that takes longer than it may.
 
-    For a runtime that restarts: containerd allows it 5 s, kills it and then waits for what it started, for ever.
+    For a runtime that restarts: containerd allows it 5 s, kills it and then waits for what it started, forever.
     """
     over = threading.Event()
     thread = threading.Thread(target=_bound_cleanups, args=(_Work(disk, paths, timings), over), daemon=True)
@@ -253,7 +253,10 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def _same_pids(disk: Disk) -> bool:
-    """Whether the node's numbers of processes are ours: ``/proc`` tells the numbers from its namespace to ours."""
+    """Return whether the node's numbers of processes are ours.
+
+    ``/proc`` tells the numbers from its namespace to ours.
+    """
     with contextlib.suppress(OSError):
         for line in (disk.root / "proc/self/status").read_text(encoding="utf-8").splitlines():
             name, _, numbers = line.partition(":")

@@ -99,7 +99,10 @@ class NodeRuntime:
 
 
 def agrees(live: Live | None, present: Mapping[str, str], absent: frozenset[str]) -> bool:
-    """Whether the runtime runs with these handlers and without those; one that does not tell needs only answer."""
+    """Return whether the runtime runs with these handlers and without those.
+
+    One that does not tell needs only answer.
+    """
     if live is None:
         return False
     if live.runtimes is None:

@@ -36,7 +36,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What the bus already heard of the Node that had this name: the mark that a fact was said."""
+    """What the bus already heard of the Node that had this name: the mark that an event was said."""
 
     uid: str
     opted_in: bool | None = None
@@ -72,7 +72,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Publish a fact, then remember ``then`` as what was said of this node name; None forgets it."""
+    """Publish an event, then remember ``then`` as what was said of this node name; None forgets it."""
 
     fact: FactData
     dedup: str

@@ -36,13 +36,13 @@ from trellis.provisioning.views import (
     JobView,
     NodeTaint,
     NodeView,
+    OptIn,
     Proof,
-    Wish,
     decode_digests,
     encode_digests,
+    opt_in_of,
     proof_of,
     proved_of,
-    wish_of,
 )
 
 NODES = "nodes"
@@ -66,7 +66,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
     if snapshot.wanted:
         return [*actions, *_opted_in(node, said, snapshot)]
     actions += _opted_out(node, said, snapshot)
-    if wish_of(node, auto_provision=False) is Wish.INVALID:
+    if opt_in_of(node, auto_provision=False) is OptIn.INVALID:
         actions += _invalid(node, said)
     return actions
 
@@ -202,7 +202,7 @@ def _restore(node: NodeView, marks: Marks, snapshot: Snapshot) -> list[Action]:
     """Put back what someone took from a proved Node, and take the labels of what is to go; failures stay.
 
     A Shim that is to be removed loses its label first, so that no further pod comes to the node for it. That a Shim was
-    deleted is a fact about all of its nodes, which no breaker holds (ADR 27).
+    deleted is an event about all of its nodes, which no breaker holds (ADR 27).
     """
     wanted = snapshot.wanted
     gone = startup_taints_over(node, snapshot.shims, marks.ready)
@@ -232,12 +232,12 @@ def _without(gone: tuple[NodeTaint, ...]) -> str:
 
 
 def _changes(node: NodeView, job: JobView, name: str) -> bool:
-    """Say whether a Job is about a Shim, rather than to leave what there is of it."""
+    """Return whether a Job is about a Shim, rather than to leave what there is of it."""
     return job.shims.get(name) != node.installed.get(name)
 
 
 def _failed(node: NodeView, job: JobView, wanted: frozenset[str]) -> list[Action]:
-    """Record a failed attempt once: on the Node for people and for the count of attempts, and as an Event.
+    """Record a failed attempt once: on the Node for users and for the count of attempts, and as an Event.
 
     With it what the attempt left there: no pod may come for a version that is not proved, and it is to be removed once
     nobody wants it any more.
@@ -290,7 +290,7 @@ def _opted_out(node: NodeView, said: Said | None, snapshot: Snapshot) -> list[Ac
 
 
 def _removing(node: NodeView, marks: Marks, snapshot: Snapshot) -> list[Action]:
-    """Shims of ours are on a node that is to have none: labels first, then the removal's outcome."""
+    """Shims of Trellis are on a node that is to have none: labels first, then the removal's outcome."""
     nothing, job = frozenset[str](), snapshot.job
     proof = proof_of(job, node) if job else None
     if job and proof and marks.shims != job.shims and set(job.shims) < set(marks.shims):

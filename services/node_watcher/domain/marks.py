@@ -1,4 +1,5 @@
-"""The marks on a Node: labels, annotations and taints of ours, and the patch from what they are to what they shall be.
+"""The marks on a Node: labels, annotations and taints of Trellis, and the patch from what they are to what they shall
+be.
 
 Pure. In: a Node as it was read, what is proved of it. Out: operations of a JSON patch. Called by ``decide`` and by
 ``trellis migrate``. Invariants: a patch tests what was read and names nothing that is not ours; no label without proof.
@@ -49,7 +50,7 @@ def marks_of(node: NodeView, shims: Mapping[str, str]) -> Marks:
 def take_over(node: NodeView, shims: Mapping[str, str], proof: Proof, wanted: frozenset[str]) -> tuple[PatchOp, ...]:
     """Return the patch that marks a Node with what another installer left there, digests by Shim name.
 
-    () if it is marked so already. For ``trellis migrate``: the marks are those of a Job of ours, so that no service
+    () if it is marked so already. For ``trellis migrate``: the marks are those of a Job of Trellis, so that no service
     finds anything to do.
     """
     marks = Marks(Target(tuple(sorted(shims.items()))).digest, proof, shims)
@@ -111,7 +112,7 @@ def _nothing_installed(node: NodeView) -> Changes:
 
 
 def remove_marks(node: NodeView) -> tuple[PatchOp, ...]:
-    """Return the patch that takes every mark of ours away."""
+    """Return the patch that takes every mark of Trellis away."""
     has = dict(node.labels)
     of_shims = (names.shim_label(name) for name in node.recorded)
     labels = {
@@ -124,14 +125,17 @@ def remove_marks(node: NodeView) -> tuple[PatchOp, ...]:
 
 
 def labelled_ready(node: NodeView) -> bool:
-    """Say whether pods may be scheduled to the node because of labels of ours: a mass of these is not taken away."""
+    """Return whether pods may be scheduled to the node because of labels of Trellis.
+
+    A mass of these is not taken away.
+    """
     shims = node.recorded
     by_shim = bool(shims) and any(names.shim_label(name) in dict(node.labels) for name in shims)
     return node.bears_marks and (node.provisioned is not None or node.wasm is not None or by_shim)
 
 
 def takes_label(ops: Iterable[PatchOp]) -> bool:
-    """Say whether a patch takes a label of ours away, by which pods may be scheduled to the node."""
+    """Return whether a patch takes a label of Trellis away, by which pods may be scheduled to the node."""
     return any(op["op"] == "remove" and op["path"].startswith("/metadata/labels/") for op in ops)
 
 

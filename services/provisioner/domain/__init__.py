@@ -1,1 +1,1 @@
-"""Which nodes may be in work, what to do about each node and Shim, and the manifests. Pure."""
+"""Which nodes may be in progress, what to do about each node and Shim, and the manifests. Pure."""

@@ -60,7 +60,7 @@ class Snapshot:
     policies: tuple[tuple[str, RemovalPolicy], ...] = ()
     """What is to happen to pods that still use a Shim, by its name; one that is not named refuses."""
     other: Controller | None = None
-    """The controller of somebody else that works on the node: nothing is begun beside it."""
+    """The controller of another owner that works on the node: nothing is begun beside it."""
     feared: frozenset[str] = frozenset()
     """Shims that a Job which is gone may have left there; ``node`` is as if its marks named them."""
     canaries: tuple[Canary, ...] = ()
@@ -86,12 +86,12 @@ class Snapshot:
     task: Task | None = None
     """What the Job of the slot is to do, None if none may be made."""
     blocked_for: float = 0.0
-    """Seconds for which the slot is given back, 0 if it is not: no Job is made meanwhile."""
+    """Seconds for which the slot is given back, 0 if it is not: no Job is made in the meantime."""
     tell_skip: bool = False
     """Whether the Node is to say that it is skipped."""
     timings: NodeTimings = NodeTimings()
     unserved: bool = False
-    """Whether a person opted the node in, and is to be told that there is nothing to install."""
+    """Whether a user opted the node in, and is to be told that there is nothing to install."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class EndJob:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Publish a fact about a Job, in the Job's trace. ``mark``: remembered, so that it is said once."""
+    """Publish an event about a Job, in the Job's trace. ``mark``: remembered, so that it is said once."""
 
     fact: FactData
     mark: str

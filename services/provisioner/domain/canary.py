@@ -60,7 +60,10 @@ class CanaryPod:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How the trial of a Job stands: pods to make, pods to make anew, whose Shims failed and why, all passed or not."""
+    """How the trial of a Job stands: pods to make, pods to re-creates, whose Shims failed and why.
+
+    All passed or not.
+    """
 
     begin: tuple[Canary, ...] = ()
     again: tuple[CanaryPod, ...] = ()
@@ -122,7 +125,7 @@ def _late(canary: Canary, pod: CanaryPod | None, refused: str) -> str:
 
 
 def proves_all(job: JobView, canaries: Iterable[Canary], changed: Iterable[str]) -> bool:
-    """Say whether pods tried everything that a Job changed: then nothing rests on what the kubelet lists alone."""
+    """Return whether pods tried everything that a Job changed: then nothing rests on what the kubelet lists alone."""
     return {canary.shim for canary in canaries} >= set(changed) and bool(job.canaries)
 
 

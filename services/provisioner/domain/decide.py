@@ -1,10 +1,10 @@
 """What to do about one node: make its Job, judge it, say what came of it, clear it away.
 
-Pure. In: a frozen snapshot of one Node, its Jobs and its slot in the ledger. Out: actions, each with its reason.
-Called by ``app`` between gather and apply; slots are given by ``plan``, never here.
-Invariants: no Job without a slot; one Job a node at a time; a Job goes only when proof or failure is recorded on the
-Node, nobody wants what it did any more, or another Node took the name; a fact is said before the mark that it was said;
-no Job of our own installer goes while the Node does not name what it left there.
+Pure. In: a frozen snapshot of one Node, its Jobs and its slot in the ledger. Out: actions, each with its reason. Called
+by ``app`` between gather and apply; slots are given by ``plan``, never here. Invariants: no Job without a slot; one Job
+a node at a time; a Job goes only when proof or failure is recorded on the Node, nobody wants what it did any more, or
+another Node took the name; an event is said before the mark that it was said; no Job of our own installer goes while
+the Node does not name what it left there.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from trellis.provisioning.views import (
     JobState,
     JobView,
     NodeView,
+    OptIn,
     Target,
-    Wish,
     newest,
-    wish_of,
+    opt_in_of,
 )
 
 JOBS = "jobs"
@@ -96,13 +96,13 @@ def decide(snapshot: Snapshot) -> list[Action]:
 
 
 def unserved(node: NodeView, shims: Iterable[ShimView]) -> bool:
-    """Say whether a user opted a node in for which there is nothing to install while there is no legacy image."""
-    opted_in = node.operating_system == SUPPORTED_OS and wish_of(node, auto_provision=False) is Wish.IN
+    """Return whether a user opted a node in for which there is nothing to install while there is no legacy image."""
+    opted_in = node.operating_system == SUPPORTED_OS and opt_in_of(node, auto_provision=False) is OptIn.IN
     return opted_in and not any(shim.default for shim in shims)
 
 
 def _outlived(jobs: tuple[JobView, ...], job: JobView | None) -> list[DeleteJob]:
-    """Clear away what ended before the newest Job began, and is there still as the bus did not take its fact.
+    """Clear away what ended before the newest Job began, and is there still as the bus did not take its event.
 
     It must not outlive the newest: it would be that again, and what it did be written on the node over what came after.
     A try stays beside the Job that takes it back.
@@ -114,7 +114,7 @@ def _outlived(jobs: tuple[JobView, ...], job: JobView | None) -> list[DeleteJob]
 
 
 def inspect(job: JobView | None, *, inspect_after: float, now: float) -> bool:
-    """Say whether the Job's pod is worth reading: it failed without a verdict, or it should have ended by now."""
+    """Return whether the Job's pod is worth reading: it failed without a verdict, or it should have ended by now."""
     if job is None or job.deleting:
         return False
     if job.state is JobState.ACTIVE:
@@ -123,7 +123,8 @@ def inspect(job: JobView | None, *, inspect_after: float, now: float) -> bool:
 
 
 def to_begin(node: NodeView, jobs: tuple[JobView, ...], entry: Entry) -> bool:
-    """Say whether the Job of a node's slot is to be made as far as Nodes and Jobs tell; pods may still be in its way.
+    """Return whether the Job of a node's slot is to be made as far as Nodes and Jobs tell; pods may still be in its
+    way.
 
     Of a former Node of the name a Job that is being deleted makes no more pods, and may be so for long.
     """
@@ -174,7 +175,7 @@ def leaving(node: NodeView, target: Target) -> tuple[str, ...]:
 
 
 def labelled(node: NodeView, target: Target) -> bool:
-    """Say whether a node still bears the label of a Shim that is to be removed from it.
+    """Return whether a node still bears the label of a Shim that is to be removed from it.
 
     node_watcher takes the label first, and the circuit breaker may hold that: until then nothing is begun there.
     """
@@ -241,7 +242,7 @@ def _follow_active(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Act
 
 
 def _give_up(job: JobView) -> list[Action]:
-    """A node that is away tells no pod's end, so its Job would never fail, and its slot never be free."""
+    """A node that is unreachable tells no pod's end, so its Job would never fail, and its slot never be free."""
     if job.failure is not None:
         return []
     message = f"{job.given_up}; the node is not ready, so it is not known how far the installer came"
@@ -308,7 +309,7 @@ def _watch_start(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Actio
 
 
 def _opted_out(jobs: tuple[JobView, ...], node: NodeView, deleting: frozenset[str]) -> list[Action]:
-    """The node no longer wants a runtime: nothing of ours works on it any more, but what takes a try back."""
+    """The node no longer wants a runtime: nothing of Trellis works on it any more, but what takes a try back."""
     actions: list[Action] = []
     for job in jobs:
         if job.deleting or (job.operation == UNDO and job.state is JobState.ACTIVE and not job.stopped):
@@ -327,7 +328,7 @@ def _opted_out(jobs: tuple[JobView, ...], node: NodeView, deleting: frozenset[st
 def _end(job: JobView, node: NodeView, reason: Reason, deleting: frozenset[str]) -> list[Action]:
     """End what our installer does for nobody: it takes its changes back, or is past that and ends well.
 
-    A suspended one would never end, so it goes once its pods have. That a Shim was deleted is a fact about all of its
+    A suspended one would never end, so it goes once its pods have. That a Shim was deleted is an event about all of its
     nodes, which no breaker holds (ADR 27).
     """
     if job.state is not JobState.ACTIVE or (job.ends_now and not job.stopped):

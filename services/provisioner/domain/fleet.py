@@ -40,7 +40,7 @@ class _Standing:
 
 
 def rests(node: NodeView, target: Target) -> bool:
-    """Say whether a node has what it is to have, and nothing failed there."""
+    """Return whether a node has what it is to have, and nothing failed there."""
     return node.failed_attempt is None and node.failed_shims is None and not changes_of(node, target)
 
 

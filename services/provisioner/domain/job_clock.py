@@ -68,5 +68,5 @@ def _phase_of(job: JobView) -> Phase | None:
 
 
 def at_work(job: JobView) -> bool:
-    """Say whether pods of a Job may still run."""
+    """Return whether pods of a Job may still run."""
     return job.deleting or job.state is JobState.ACTIVE

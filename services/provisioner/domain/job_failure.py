@@ -1,6 +1,6 @@
 """What is said of a Job that failed: to whom, in which words, and which Shims are to blame.
 
-Pure. In: a Job, what its installer answered, its Node. Out: words, facts, verdicts. Called by ``decide`` and
+Pure. In: a Job, what its installer answered, its Node. Out: words, events, verdicts. Called by ``decide`` and
 ``proving``.
 """
 
@@ -25,7 +25,7 @@ def blame(job: JobView, shims: Iterable[str]) -> str:
 def judge(
     job: JobView, reason: Reason, message: str, *, disruptive: bool = False, blamed: str | None = None
 ) -> list[Action]:
-    """Return what says that a Job failed: the fact, then the verdict on the Job. ``blamed`` as on the Job."""
+    """Return what says that a Job failed: the event, then the verdict on the Job. ``blamed`` as on the Job."""
     fact = ProvisionFailed(**about(job), reason=reason.value, message=message)
     return [Publish(fact, f"{job.uid}.failed", job), JudgeFailed(job, reason, message, disruptive, blamed)]
 
@@ -86,7 +86,7 @@ def _answer(result: InstallResult) -> str:
 
 
 def about(job: JobView) -> dict[str, Any]:
-    """Return what every fact about a Job says."""
+    """Return what every event about a Job says."""
     return {
         "node": job.node,
         "node_uid": job.node_uid,

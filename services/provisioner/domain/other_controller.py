@@ -29,7 +29,7 @@ def working_on(shim: str, nodes: Iterable[NodeView], controllers: Iterable[Contr
 
 
 def keeps_off_all(controller: Controller | None) -> bool:
-    """Say whether a controller writes Shims themselves, their finalizers, status and RuntimeClasses."""
+    """Return whether a controller writes Shims themselves, their finalizers, status and RuntimeClasses."""
     return controller is not None and controller.peer is Peer.RCM
 
 

@@ -1,12 +1,11 @@
 """Which nodes may be worked on now: the rollout limits, retries and the halt, for the whole cluster at once.
 
-Pure. In: the nodes with work to do or under way, what each is to have, all installer Jobs, the ledger, the limits, the
-time. Out: the next ledger and what changed. Called by ``planner`` with its own key; the ledger is then written by
-compare-and-swap before any Job exists.
-Invariants: of no shim more nodes are in work than its limit allows, unless work was already under way when the limit
-sank; a slot is free only when proof or failure is recorded on the Node, the Node is gone, or nothing but a Job that is
-stuck holds it; nothing of a shim is begun while it is halted or paused; a removal waits for neither, only for the
-limit; a node that is skipped is not begun, and counts for no limit.
+Pure. In: the nodes with work to do or in progress, what each is to have, all installer Jobs, the ledger, the limits,
+the time. Out: the next ledger and what changed. Called by ``planner`` with its own key; the ledger is then written by
+compare-and-swap before any Job exists. Invariants: of no shim more nodes are in progress than its limit allows, unless
+work was already in progress when the limit sank; a slot is free only when proof or failure is recorded on the Node, the
+Node is gone, or nothing but a Job that is stuck holds it; nothing of a shim is begun while it is halted or paused; a
+removal waits for neither, only for the limit; a node that is skipped is not begun, and counts for no limit.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ from trellis.provisioning.views import FailedAttempt, JobState, JobView, NodeVie
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class FleetSnapshot:
     """All that a plan may depend on; ``now`` in Unix seconds.
 
-    ``nodes``: those at which something is to be done or is under way, at least; ``resting``: of the others, how many
+    ``nodes``: those at which something is to be done or is in progress, at least; ``resting``: of the others, how many
     have each shim. ``targets``: by Node uid, for every one of ``nodes`` that is to have or lose something. ``held``:
     nodes not to be begun now, to be looked at after ``held_again`` seconds; ``hands_off``: nor while another works
     there. ``settles_in``: seconds in which none is, as Shims may be coming.
@@ -84,53 +83,57 @@ class Plan:
     wake_in: float | None = None
 
 
-def plan(world: World) -> Plan:
+def plan(snapshot: FleetSnapshot) -> Plan:
     """Return who keeps a slot, who gets one and when to look again."""
     wanted = {
         node.uid: node
-        for node in world.nodes
-        if node.uid in world.targets and node.skip is None and not rests(node, world.targets[node.uid])
+        for node in snapshot.nodes
+        if node.uid in snapshot.targets and node.skip is None and not rests(node, snapshot.targets[node.uid])
     }
-    entries = _kept(world) | {node.uid: world.begun[node.uid] for node in world.nodes if node.uid in world.begun}
-    released = tuple(sorted(uid for uid in world.ledger.entries if uid not in entries))
-    entries |= _adopted(world, entries)
-    before = _asked(world, wanted, world.ledger.halted)
-    failing = _failing(world, wanted, before)
-    over = (name for name, limits in world.limits.items() if 0 < limits.halt_after <= failing.get(name, 0))
+    entries = _kept(snapshot) | {
+        node.uid: snapshot.begun[node.uid] for node in snapshot.nodes if node.uid in snapshot.begun
+    }
+    released = tuple(sorted(uid for uid in snapshot.ledger.entries if uid not in entries))
+    entries |= _adopted(snapshot, entries)
+    before = _asked(snapshot, wanted, snapshot.ledger.halted)
+    failing = _failing(snapshot, wanted, before)
+    over = (name for name, limits in snapshot.limits.items() if 0 < limits.halt_after <= failing.get(name, 0))
     halted = tuple(sorted(over))
-    asked = before if halted == world.ledger.halted else _asked(world, wanted, halted)
-    fresh, retries, wake_in = _candidates(world, wanted, asked, entries)
-    idle = {node.uid for node in world.nodes if node.uid in entries and _is_idle(world, node)}
-    slots = Slots(world.limits, entries, lambda: _total(world), idle)
+    asked = before if halted == snapshot.ledger.halted else _asked(snapshot, wanted, halted)
+    fresh, retries, wake_in = _candidates(snapshot, wanted, asked, entries)
+    idle = {node.uid for node in snapshot.nodes if node.uid in entries and _is_idle(snapshot, node)}
+    slots = Slots(snapshot.limits, entries, lambda: _total(snapshot), idle)
     claimed = []
     for node in (*fresh, *retries):
         target = asked[node.uid]
         changes = changes_of(node, target)
         if slots.take(node.uid, changes):
             claimed.append(node)
-            entries[node.uid] = Entry(target.digest, next_attempt(node, target), int(world.now), changes)
+            entries[node.uid] = Entry(target.digest, next_attempt(node, target), int(snapshot.now), changes)
     return Plan(
-        Ledger(entries, halted, world.ledger.told),
+        Ledger(entries, halted, snapshot.ledger.told),
         claimed=tuple(claimed),
-        feared=tuple(node for node in world.nodes if node.uid in world.feared and _is_new(world, entries, node.uid)),
+        feared=tuple(
+            node for node in snapshot.nodes if node.uid in snapshot.feared and _is_new(snapshot, entries, node.uid)
+        ),
         released=released,
         failing=failing,
         waiting=tuple(node for node in (*fresh, *retries) if node.uid not in entries),
-        wake_in=min((seconds for seconds in (wake_in, world.stuck_in) if seconds is not None), default=None),
+        wake_in=min((seconds for seconds in (wake_in, snapshot.stuck_in) if seconds is not None), default=None),
     )
 
 
-def _is_idle(world: World, node: NodeView) -> bool:
-    """Say whether a node with an entry holds no slot: its Jobs are stuck, or none may be begun there.
+def _is_idle(snapshot: FleetSnapshot, node: NodeView) -> bool:
+    """Return whether a node with an entry holds no slot: its Jobs are stuck, or none may be begun there.
 
     The entry stays: it is what is known of the node until the Job has ended or the mark is gone.
     """
-    live = [job for job in world.jobs.get(node.uid, ()) if at_work(job)]
+    live = [job for job in snapshot.jobs.get(node.uid, ()) if at_work(job)]
     if live:
-        return all(job.uid in world.stuck for job in live)
-    if (job := newest(world.jobs.get(node.uid, ()))) is not None and job.uid in world.stuck:
+        return all(job.uid in snapshot.stuck for job in live)
+    if (job := newest(snapshot.jobs.get(node.uid, ()))) is not None and job.uid in snapshot.stuck:
         return True  # its Node cannot be labelled
-    return node.skip is not None and node.uid in world.feared and node.uid not in world.begun
+    return node.skip is not None and node.uid in snapshot.feared and node.uid not in snapshot.begun
 
 
 def begun_of(node: NodeView, target: Target | None, entry: Entry | None) -> Target | None:
@@ -141,69 +144,69 @@ def begun_of(node: NodeView, target: Target | None, entry: Entry | None) -> Targ
     return held_back(target, node, others) if others else target
 
 
-def _asked(world: World, wanted: Mapping[str, NodeView], halted: Collection[str]) -> dict[str, Target]:
-    return {uid: asked_of(node, world.targets[uid], world.limits, halted) for uid, node in wanted.items()}
+def _asked(snapshot: FleetSnapshot, wanted: Mapping[str, NodeView], halted: Collection[str]) -> dict[str, Target]:
+    return {uid: asked_of(node, snapshot.targets[uid], snapshot.limits, halted) for uid, node in wanted.items()}
 
 
-def _total(world: World) -> Counter[str]:
+def _total(snapshot: FleetSnapshot) -> Counter[str]:
     """Return how many nodes are to have each shim, or to lose it."""
-    nodes = (node for node in world.nodes if node.uid in world.targets and node.skip is None)
-    wanted = [(node, world.targets[node.uid]) for node in nodes]
+    nodes = (node for node in snapshot.nodes if node.uid in snapshot.targets and node.skip is None)
+    wanted = [(node, snapshot.targets[node.uid]) for node in nodes]
     total = Counter(name for node, target in wanted for name in {*dict(target.shims), *changes_of(node, target)})
-    total.update(world.resting)
+    total.update(snapshot.resting)
     return total
 
 
-def _failing(world: World, wanted: Mapping[str, NodeView], asked: Mapping[str, Target]) -> dict[str, int]:
+def _failing(snapshot: FleetSnapshot, wanted: Mapping[str, NodeView], asked: Mapping[str, Target]) -> dict[str, int]:
     """Return by shim on how many nodes the last attempt at what they are to have failed, unless that is forgiven."""
     return Counter(
         name
         for uid, node in wanted.items()
         if node.failed
-        for name in failing_on(node, world.targets[uid], asked[uid])
-        if not _forgiven(world, name, node.failed)
+        for name in failing_on(node, snapshot.targets[uid], asked[uid])
+        if not _forgiven(snapshot, name, node.failed)
     )
 
 
-def _forgiven(world: World, shim: str, failure: FailedAttempt) -> bool:
-    """Say whether a person resumed the rollout knowing of this failure.
+def _forgiven(snapshot: FleetSnapshot, shim: str, failure: FailedAttempt) -> bool:
+    """Return whether a user resumed the rollout knowing of this failure.
 
     A mark that lies in the future by more than a clock may be off would switch the halt off: it counts for nothing.
     """
-    return is_forgiven(world.limits.get(shim), failure, world.now + world.retries.most)
+    return is_forgiven(snapshot.limits.get(shim), failure, snapshot.now + snapshot.retries.most)
 
 
 def is_forgiven(limits: ShimLimits | None, failure: FailedAttempt, latest: float) -> bool:
-    """Say whether a person resumed a shim's rollout knowing of a failure; a later mark than ``latest`` is none."""
+    """Return whether a user resumed a shim's rollout knowing of a failure; a later mark than ``latest`` is none."""
     return limits is not None and failure.at <= limits.forgiven <= latest
 
 
 def forgives(node: NodeView, target: Target, limits: Mapping[str, ShimLimits], latest: float) -> bool:
-    """Say whether a person resumed the rollout of a shim that is to change knowing of the node's last failure."""
+    """Return whether a user resumed the rollout of a shim that is to change knowing of the node's last failure."""
     failure = node.failed
     return failure is not None and any(
         is_forgiven(limits.get(name), failure, latest) for name in changes_of(node, target)
     )
 
 
-def _kept(world: World) -> dict[str, Entry]:
+def _kept(snapshot: FleetSnapshot) -> dict[str, Entry]:
     """Return the entries whose work is not yet recorded as done or failed."""
-    nodes = {node.uid: node for node in world.nodes}
+    nodes = {node.uid: node for node in snapshot.nodes}
     kept: dict[str, Entry] = {}
-    for uid, entry in world.ledger.entries.items():
+    for uid, entry in snapshot.ledger.entries.items():
         node = nodes.get(uid)
-        jobs = world.jobs.get(uid, ())
-        if node is not None and (feared := world.feared.get(uid)) is not None:
-            kept[uid] = _doubtful(world, node, entry, feared)
+        jobs = snapshot.jobs.get(uid, ())
+        if node is not None and (feared := snapshot.feared.get(uid)) is not None:
+            kept[uid] = _doubtful(snapshot, node, entry, feared)
             continue
         if node is None or _recorded(node, entry, jobs):
             continue
-        if (uid in world.held or uid in world.hands_off) and not jobs:
+        if (uid in snapshot.held or uid in snapshot.hands_off) and not jobs:
             continue  # it waits for something else than us: others may go first
         if any(map(at_work, jobs)):
             kept[uid] = entry
             continue
-        target, job = world.targets.get(uid), newest(jobs)
+        target, job = snapshot.targets.get(uid), newest(jobs)
         begun = begun_of(node, target, entry)
         # A removal leaves no mark behind, and its Job goes when it is done: nothing is left to change then.
         # On a node that is skipped nothing is begun, so only the end of what was is waited for.
@@ -217,12 +220,13 @@ def _kept(world: World) -> dict[str, Entry]:
     return kept
 
 
-def _doubtful(world: World, node: NodeView, entry: Entry, feared: frozenset[str]) -> Entry:
-    """Return the slot of a try whose Job is gone, as that of what is to be done now: it is not given up meanwhile.
+def _doubtful(snapshot: FleetSnapshot, node: NodeView, entry: Entry, feared: frozenset[str]) -> Entry:
+    """Return the slot of a try whose Job is gone, as that of what is to be done now: it is not given up in the
+    meantime.
 
     What it may have left is installed again if it is still wanted, otherwise removed.
     """
-    asked = asked_of(node, world.targets[node.uid], world.limits, world.ledger.halted)
+    asked = asked_of(node, snapshot.targets[node.uid], snapshot.limits, snapshot.ledger.halted)
     target = begun_of(node, asked, entry) or asked
     shims = {*changes_of(node, target), *feared}
     if entry.digest == target.digest and shims <= {*entry.shims}:
@@ -230,12 +234,15 @@ def _doubtful(world: World, node: NodeView, entry: Entry, feared: frozenset[str]
     return Entry(target.digest, next_attempt(node, target), entry.since, tuple(sorted(shims)), feared=True)
 
 
-def _is_new(world: World, entries: Mapping[str, Entry], uid: str) -> bool:
-    return entries.get(uid) != world.ledger.entries.get(uid)
+def _is_new(snapshot: FleetSnapshot, entries: Mapping[str, Entry], uid: str) -> bool:
+    return entries.get(uid) != snapshot.ledger.entries.get(uid)
 
 
 def _recorded(node: NodeView, entry: Entry, jobs: tuple[JobView, ...]) -> bool:
-    """Say whether proof or failure of exactly this try stands on the Node; a removal's proof is what is not there."""
+    """Return whether proof or failure of exactly this try stands on the Node.
+
+    A removal's proof is what is not there.
+    """
     if node.marked_digest == entry.digest:
         return True
     failure, job = node.failed, newest(jobs)
@@ -244,15 +251,15 @@ def _recorded(node: NodeView, entry: Entry, jobs: tuple[JobView, ...]) -> bool:
     return failure is not None and (failure.digest, failure.attempt) == (entry.digest, entry.attempt)
 
 
-def _adopted(world: World, entries: Mapping[str, Entry]) -> dict[str, Entry]:
+def _adopted(snapshot: FleetSnapshot, entries: Mapping[str, Entry]) -> dict[str, Entry]:
     """Return entries for Jobs that run without one: a lost ledger must not let a second wave begin."""
     adopted: dict[str, Entry] = {}
-    for node in (node for node in world.nodes if node.uid in world.jobs and node.uid not in entries):
-        jobs = world.jobs[node.uid]
+    for node in (node for node in snapshot.nodes if node.uid in snapshot.jobs and node.uid not in entries):
+        jobs = snapshot.jobs[node.uid]
         job = newest(jobs)
         if job is None:
             continue
-        target = world.targets.get(node.uid)
+        target = snapshot.targets.get(node.uid)
         shims = difference(node.installed, job.shims) or tuple(sorted(concerned_by(job)))
         entry = Entry(job.digest, job.attempt, job.created_at, shims)
         at_work = job.state is JobState.ACTIVE and job.failure is None
@@ -263,7 +270,7 @@ def _adopted(world: World, entries: Mapping[str, Entry]) -> dict[str, Entry]:
 
 
 def _candidates(
-    world: World, wanted: Mapping[str, NodeView], asked: Mapping[str, Target], entries: Mapping[str, Entry]
+    snapshot: FleetSnapshot, wanted: Mapping[str, NodeView], asked: Mapping[str, Target], entries: Mapping[str, Entry]
 ) -> tuple[list[NodeView], list[NodeView], float | None]:
     """Return first tries by name, retries that are due by time, and the seconds until the next one is."""
     fresh: list[NodeView] = []
@@ -272,24 +279,24 @@ def _candidates(
     for node in sorted(wanted.values(), key=lambda node: node.name):
         target = asked[node.uid]
         # Nobody can start a pod on a node that is not ready; its next change wakes us, as the end of another's work.
-        if node.uid in entries or not node.ready or node.uid in world.hands_off or not changes_of(node, target):
+        if node.uid in entries or not node.ready or node.uid in snapshot.hands_off or not changes_of(node, target):
             continue
-        if any(map(at_work, world.jobs.get(node.uid, ()))):
+        if any(map(at_work, snapshot.jobs.get(node.uid, ()))):
             continue  # a Job that was judged by the clock may still run there: its end wakes us
-        if node.uid in world.held or world.settles_in:
-            later.append(world.settles_in or world.held_again)
+        if node.uid in snapshot.held or snapshot.settles_in:
+            later.append(snapshot.settles_in or snapshot.held_again)
             continue
         failure = failure_of(node, target)
         if failure is None:
             fresh.append(node)
             continue
-        at = retry_at(node.uid, failure, world.retries)
-        if any(_forgiven(world, name, failure) for name in changes_of(node, target)):
-            at = min(at, world.now)
-        # A failure "in the future" comes from a clock that was set back: waiting for it could take for ever.
-        if at <= world.now or failure.at > world.now + world.retries.most:
+        at = retry_at(node.uid, failure, snapshot.retries)
+        if any(_forgiven(snapshot, name, failure) for name in changes_of(node, target)):
+            at = min(at, snapshot.now)
+        # A failure "in the future" comes from a clock that was set back: waiting for it could take forever.
+        if at <= snapshot.now or failure.at > snapshot.now + snapshot.retries.most:
             due.append((at, node))
         else:
-            later.append(at - world.now)
+            later.append(at - snapshot.now)
     retries = [node for _, node in sorted(due, key=lambda pair: (pair[0], pair[1].name))]
     return fresh, retries, min(later, default=None)

@@ -35,7 +35,8 @@ def pod_refused(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action
     if left > 0:
         return [report, LookAgain(left)]
     # The Job controller may be creating the pod just now, and waits up to five minutes until it sees that pod for the
-    # Job of this name: the next one of the name would get none meanwhile. So this one stays until its pods are gone.
+    # Job of this name: the next one of the name would get none in the meantime. So this one stays until its pods are
+    # gone.
     replace = DeleteJob(job, Reason.INSTALLER_REFUSED, foreground=True)
     if job.operation == UNDO:
         return [report, replace]

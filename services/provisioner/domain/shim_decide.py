@@ -2,7 +2,7 @@
 
 Pure. In: a frozen snapshot of one Shim, its nodes, its RuntimeClass. Out: actions, each with its reason. Called by
 ``app`` between gather and apply; nodes get slots from ``plan`` and Jobs from ``decide``, never from here.
-Invariants: the finalizer stays until no node that can be reached has the Shim; a RuntimeClass of somebody else is left
+Invariants: the finalizer stays until no node that can be reached has the Shim; a RuntimeClass of another owner is left
 alone; the status is written only if it says something else than before.
 """
 

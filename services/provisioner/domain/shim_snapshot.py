@@ -58,7 +58,7 @@ class Snapshot:
     in_use_revisions: frozenset[str] = frozenset()
     """Names of the revisions whose versions nodes have."""
     other: Controller | None = None
-    """The controller of somebody else that works on it."""
+    """The controller of another owner that works on it."""
     in_use: tuple[tuple[NodeView, str], ...] = ()
     """Nodes that it cannot leave, and what keeps it there."""
     held: tuple[NodeView, ...] = ()

@@ -1,6 +1,6 @@
 """What the status of a Shim says: counts, and the conditions Available, Progressing, Degraded.
 
-Pure. In: a snapshot of the Shim. Out: its status, each condition with its reason and a message for people. Called by
+Pure. In: a snapshot of the Shim. Out: its status, each condition with its reason and a message for users. Called by
 ``shim_decide``. Invariant: Degraded names only what keeps nodes from what they are to have now.
 """
 
@@ -176,7 +176,7 @@ def _refused(snapshot: Snapshot) -> Condition | None:
 
 
 def listed(nodes: Iterable[NodeView]) -> str:
-    """Return the names of nodes for people: the first few, and how many more there are."""
+    """Return the names of nodes for users: the first few, and how many more there are."""
     known = sorted(node.name for node in nodes)
     more = len(known) - _NAMED
     return ", ".join(known[:_NAMED]) + (f" and {more} more" if more > 0 else "")

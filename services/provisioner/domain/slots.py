@@ -1,4 +1,4 @@
-"""How many more nodes each shim may have in work, by its limit and by what one ConfigMap holds.
+"""How many more nodes each shim may have in progress, by its limit and by what one ConfigMap holds.
 
 Pure. In: the limits, who has a slot, how many nodes each shim is about. Out: slots, as long as there are any. Called by
 ``plan``. Invariants: of no shim more is given than its limit allows; nothing of a paused or halted one is asked of it;

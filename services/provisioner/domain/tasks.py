@@ -25,7 +25,7 @@ from trellis.provisioning.views import KWASM, JobView, NodeView, Target, encode_
 class Rules:
     """What the settings say of Jobs. ``handler``: the legacy image's; ``canary_image``: for Shims that name none.
 
-    ``retry_refused``: for this Job, whether a person resumed the rollout knowing of the node's last failure.
+    ``retry_refused``: for this Job, whether a user resumed the rollout knowing of the node's last failure.
     """
 
     handler: str | None

@@ -1,7 +1,7 @@
 """What may be on a node's disk though nothing says so: a try had a slot, and its Job is not there (ADR 79).
 
 Pure. In: a Node, its Jobs, the slot it has. Out: names of Shims, and the Node as if its marks named them. Called by
-``gather``. Invariants: of a Job that somebody else deleted the worst is feared, it did its work; of a try that made no
+``gather``. Invariants: of a Job that another writer deleted the worst is feared, it did its work; of a try that made no
 Job yet, or whose Job was cleared away here, nothing is.
 """
 
@@ -15,7 +15,7 @@ from trellis.provisioning.ledger import Entry
 from trellis.provisioning.views import KWASM, JobView, NodeView, Proof, Target, encode_digests, unproved
 
 NOTHING: Final = Target(()).digest
-"""What a node is to have that all of ours is to be removed from."""
+"""What a node is to have that all of Trellis is to be removed from."""
 
 
 def doubted(node: NodeView, entry: Entry, jobs: Iterable[JobView]) -> frozenset[str]:

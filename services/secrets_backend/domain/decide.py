@@ -44,7 +44,7 @@ class Grant:
         return f"SecretGrant {self.namespace}/{self.name}"
 
     def is_for(self, groups: frozenset[tuple[str, str]]) -> bool:
-        """Say whether it is for a link with these groups of hosts: namespace and lattice of each."""
+        """Return whether it is for a link with these host groups: namespace and lattice of each."""
         if self.spec is None:
             return True
         return any(
@@ -58,7 +58,7 @@ class Grant:
 class LinkGrant:
     """What the requests of a link may name.
 
-    ``home``: the namespaces of its groups of hosts; ``groups``: namespace and lattice of each group; ``grants``: all
+    ``home``: the namespaces of its host groups; ``groups``: namespace and lattice of each group; ``grants``: all
     SecretGrants, or at least those that could be for it. ``known``: False while SecretGrants or host groups cannot be
     read; then nothing is granted, as a SecretGrant also limits what is granted by default. ``unsure``: the namespaces
     of which that alone is so, since a SecretGrant for the link may have been deleted with the CRD.
@@ -73,7 +73,7 @@ class LinkGrant:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whom a Secret is read as, where, and which rule says so (for people)."""
+    """Whom a Secret is read as, where, and which rule says so (for users)."""
 
     user: str
     namespace: str
@@ -148,7 +148,7 @@ def _by_default(name: str, namespace: str, link: LinkGrant) -> Identity:
     if not _is_account(name):
         raise _refused(
             Reason.INVALID_ACCOUNT_NAME,
-            f"{name!r} is no name of a ServiceAccount: name one of namespace {namespace}; for a user, have it in "
+            f"{name!r} is not a name of a ServiceAccount: name one of namespace {namespace}; for a user, have it in "
             f"users of a SecretGrant in namespace {namespace} and in {USERS_SETTING}",
         )
     return Identity(_user(name, namespace), namespace, f"namespace {namespace} has hosts of this lattice")

@@ -1,7 +1,7 @@
 """How often one entity may ask.
 
 Pure: a name and a time in, a verdict out. Called by ``answering``. Invariant: bounded in memory, whatever names there
-are; a name that was forgotten begins anew, so this is a fence against circles and not against who makes up names.
+are; a name that was forgotten restarts, so this is a fence against circles and not against who makes up names.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def read_policy(text: str) -> Policy:
     """
     policy = read_object(text)
     if policy is UNREADABLE:
-        raise _refused("the policy is no JSON object" if text else "there is no policy")
+        raise _refused("the policy is not a JSON object" if text else "there is no policy")
     if not isinstance(policy.get("type"), str | None):
         raise _refused("the type of the policy is no text")
     if "properties" not in policy:
@@ -60,7 +60,7 @@ def _property(properties: dict[str, Any], name: str) -> str | None:
 
 def _namespace(name: str) -> str:
     if not _LABEL.fullmatch(name):
-        raise _refused(f"the property namespace of the policy, {quoted(name)}, is no name of a namespace")
+        raise _refused(f"the property namespace of the policy, {quoted(name)}, is not a name of a namespace")
     return name
 
 
@@ -68,7 +68,7 @@ def _account(properties: dict[str, Any]) -> str | None:
     name = _property(properties, "impersonate")
     # A header would lose blanks around it, and with them be another user.
     if name and (len(name) > _ACCOUNT_MAX or not name.isprintable() or name != name.strip()):
-        raise _refused(f"the property impersonate of the policy, {quoted(name)}, is no name of an account")
+        raise _refused(f"the property impersonate of the policy, {quoted(name)}, is not a name of an account")
     return name or None
 
 

@@ -40,7 +40,7 @@ class Request:
     """Who asks for what. ``reply_to``: the host's public curve key; ``secret``, ``field``: an entry of a Secret.
 
     Every text in it is short, and but for ``application`` and the tokens' names of a known form: strangers wrote them,
-    and they go into logs and facts.
+    and they go into logs and events.
     """
 
     reply_to: str
@@ -138,7 +138,7 @@ def _opened(headers: Mapping[str, str], payload: bytes, keys: KeyRing, now: floa
         raise Refusal(ErrorName.INVALID_HEADERS, f"the header {HOST_KEY_HEADER} is missing")
     body = read_object(_unsealed(payload, keys, sender))
     if body is UNREADABLE:
-        raise _ill_formed("it is no JSON object")
+        raise _ill_formed("it is not a JSON object")
     context = _object(body, "context")
     application = _object(context, "application")
     secret, field, _ = (_text(body, name) for name in ("key", "field", "version"))  # always the newest version
@@ -191,7 +191,7 @@ def _object(parent: dict[str, Any], name: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise _ill_formed(f"its {name} is no object")
+        raise _ill_formed(f"its {name} is not an object")
     return value
 
 

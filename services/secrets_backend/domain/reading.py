@@ -45,6 +45,6 @@ def quoted(name: str) -> str:
 
 
 def shown(text: str, most: int = SHOWN_MAX, hidden: str = "") -> str:
-    """Return a text for logs and facts: so many characters at most; what is not printable, or hidden, as escapes."""
+    """Return a text for logs and events: so many characters at most; what is not printable, or hidden, as escapes."""
     start = text if len(text) <= most else text[: most - 1] + "…"
     return "".join(char if char.isprintable() and char not in hidden else f"\\u{ord(char):04x}" for char in start)

@@ -1,6 +1,6 @@
 """What the secrets protocol answers instead of a secret.
 
-Pure. In: a name of the protocol and, for some names, words for people. Out: the body of the answer, which goes out
+Pure. In: a name of the protocol and, for some names, words for users. Out: the body of the answer, which goes out
 unsealed and without a header. Raised by every step of a request, answered by ``handlers``.
 Invariant: no refusal holds key material, a token or a value; who raises one quotes only names.
 Source: ``GetSecretError`` of wasmcloud-secrets-types, as serde writes it; the host cannot read any other shape.
@@ -39,7 +39,7 @@ WITH_MESSAGE: Final = frozenset(
         ErrorName.OTHER,
     }
 )
-"""The errors whose message reaches the host; the message of the others is for our own logs and facts."""
+"""The errors whose message reaches the host; the message of the others is for our own logs and events."""
 
 
 class Reason(StrEnum):
@@ -58,7 +58,7 @@ class Reason(StrEnum):
 class Refusal(Exception):  # noqa: N818 (an answer of the protocol, and no fault of ours)
     """A request that is not granted.
 
-    ``error``: its name in the protocol; ``message``: why, for people; ``reason``: why, if the grant does not have it.
+    ``error``: its name in the protocol; ``message``: why, for users; ``reason``: why, if the grant does not have it.
     """
 
     def __init__(self, error: ErrorName, message: str, reason: Reason | None = None) -> None:

@@ -88,7 +88,7 @@ def _decoded(text: str) -> bytes | None:
 def _check_header(raw: bytes) -> None:
     header = read_object(raw)
     if header is UNREADABLE:
-        raise TokenError("its header is no JSON object")
+        raise TokenError("its header is not a JSON object")
     if header.get("typ") != "jwt" or header.get("alg") != "Ed25519":
         raise TokenError('its header is not that of wascap: needs typ "jwt" and alg "Ed25519"')
     if "crit" in header:
@@ -110,7 +110,7 @@ def _read_claims(raw: bytes, kind: TokenKind, now: float) -> tuple[Token, bytes]
     _check_times(_time(claims, "exp"), _time(claims, "nbf"), now)
     revision = claims.get("wascap_revision")
     if revision is not None and not (_whole(revision) and revision <= _REVISION_MAX):
-        raise TokenError("its wascap_revision is no whole number")
+        raise TokenError("its wascap_revision is not an integer")
     return Token(issuer, subject, _name(claims)), key
 
 
@@ -134,7 +134,7 @@ def _time(claims: dict[str, Any], name: str) -> int | None:
     if value is None:
         return None
     if not _whole(value):
-        raise TokenError(f"its {name} is no whole number of seconds")
+        raise TokenError(f"its {name} is not an integer of seconds")
     seconds: int = value
     return seconds
 

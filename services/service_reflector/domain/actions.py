@@ -100,7 +100,7 @@ class DropOthers:
 
 @dataclass(frozen=True, slots=True)
 class Warn:
-    """Tell people, by an Event on a group of hosts."""
+    """Tell people, by an Event on a host group."""
 
     group: GroupView
     reason: str

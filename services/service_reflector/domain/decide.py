@@ -1,7 +1,7 @@
 """What becomes of one application's Services in one namespace.
 
-Pure: a snapshot in, actions with reasons out. Called by ``app``. Invariants: a Service of somebody else is never
-touched; one of ours goes only when it is known that its application is not to have it; endpoints are there before a
+Pure: a snapshot in, actions with reasons out. Called by ``app``. Invariants: a Service of another owner is never
+touched; one of Trellis goes only when it is known that its application is not to have it; endpoints are there before a
 Service leads to them alone; of two lattices' applications with one name each keeps the Service it has.
 """
 
@@ -50,7 +50,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
         actions += _warnings(claim)
     held = _held(snapshot)
     for claim in snapshot.claims:
-        if claim.application.listeners and claim.wish.wanted:
+        if claim.application.listeners and claim.options.wanted:
             actions += _mirror(snapshot, claim, held.get(claim.lattice, ""))
     actions += _removals(snapshot, held)
     actions += [WarnService(one, "CopiedService", _copied(one)) for one in snapshot.services.values() if one.original]
@@ -75,18 +75,18 @@ def _uninstall(snapshot: Snapshot) -> Iterator[Action]:
 
 
 def mirrors_of(snapshot: Snapshot) -> dict[str, Mirror]:
-    """Return what each claim's Service is to be, by its name; without those whose name somebody else has."""
+    """Return what each claim's Service is to be, by its name; without those whose name another writer has."""
     held = _held(snapshot)
     found = [
         _wanted(snapshot, claim, held[claim.lattice])
         for claim in snapshot.claims
-        if claim.application.listeners and claim.wish.wanted and held.get(claim.lattice) and not claim.remembered
+        if claim.application.listeners and claim.options.wanted and held.get(claim.lattice) and not claim.remembered
     ]
     return {mirror.name: mirror for mirror in found}
 
 
 def _held(snapshot: Snapshot) -> dict[str, str]:
-    """Return by lattice the name of the Service that it has or gets, "" where somebody else's is in the way."""
+    """Return by lattice the name of the Service that it has or gets, "" where another owner's is in the way."""
     plain = names.service_name(snapshot.name)
     held = {
         snapshot.lattice_of(one): one.name
@@ -98,7 +98,7 @@ def _held(snapshot: Snapshot) -> dict[str, str]:
     without = [
         claim
         for claim in snapshot.claims
-        if claim.lattice not in held and claim.application.listeners and claim.wish.wanted
+        if claim.lattice not in held and claim.application.listeners and claim.options.wanted
     ]
     for claim in without:
         name = _former_name(snapshot, claim.lattice)
@@ -140,7 +140,7 @@ def _wanted(snapshot: Snapshot, claim: Claim, name: str) -> Mirror:
         claim.application.name,
         claim.lattice,
         claim.application.version,
-        claim.wish,
+        claim.options,
         ports,
         claim.groups,
     )
@@ -238,7 +238,7 @@ def _reaches(claim: Claim, mirror: Mirror) -> list[Reach]:
 def _removals(snapshot: Snapshot, held: dict[str, str]) -> Iterator[Action]:
     """Yield what is to go: what no claim has, unless it is not known whether one has."""
     claimed = {
-        held.get(claim.lattice) for claim in snapshot.claims if claim.application.listeners and claim.wish.wanted
+        held.get(claim.lattice) for claim in snapshot.claims if claim.application.listeners and claim.options.wanted
     }
     for one in snapshot.services.values():
         if one.name in claimed:
@@ -275,10 +275,10 @@ def _destruction(one: ServiceView) -> Destruction:
 
 
 def _warnings(claim: Claim) -> Iterator[Action]:
-    if claim.group is None or not claim.wish.wanted:
+    if claim.group is None or not claim.options.wanted:
         return
     lattice = lattice_name(claim.lattice)
-    for one in (*claim.application.unreachable, *claim.wish.problems):
+    for one in (*claim.application.unreachable, *claim.options.problems):
         message = f"application {claim.application.name} of lattice {lattice}: {one.message}"
         yield Warn(claim.group, one.reason, message)
     if (count := len(claim.application.listeners)) > PORTS_MOST:

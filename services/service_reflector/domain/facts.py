@@ -1,6 +1,6 @@
-"""Which facts are to be said of a Service.
+"""Which events are to be said of a Service.
 
-Pure. Called by ``app``. Invariant: a fact is said whenever its state holds and it is not known to have been said.
+Pure. Called by ``app``. Invariant: an event is said whenever its state holds and it is not known to have been said.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Makes the objects that mirror an application.
 
 Pure: arguments in, manifests out. Called by ``decide``. Invariants: a Service has no selector, its endpoints are ours;
-what somebody else put on an object stays; what an application asked for goes when it asks no more.
+what another writer put on an object stays; what an application asked for goes when it asks no more.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from service_reflector.domain.service_options import Wish
+from service_reflector.domain.service_options import ServiceOptions
 from service_reflector.domain.slices import Slice
 from trellis import names
 from trellis.lattice.domain.addresses import Family
@@ -35,7 +35,7 @@ class Mirror:
     application: str
     lattice: str
     version: str
-    wish: Wish
+    options: ServiceOptions
     ports: tuple[tuple[str, Listener], ...]
     groups: tuple[str, ...] = ()
 
@@ -92,8 +92,8 @@ def make_service(mirror: Mirror, allocated: Mapping[str, Any] | None = None) -> 
     """Return a Service; ``allocated``: the spec of the one it takes the place of, whose addresses it keeps."""
     former = allocated or {}
     spec = {
-        "type": mirror.wish.type,
-        "sessionAffinity": mirror.wish.affinity,
+        "type": mirror.options.type,
+        "sessionAffinity": mirror.options.affinity,
         "ports": _ports(mirror, former.get("ports") or ()),
     }
     if _is_dual(mirror):
@@ -141,7 +141,7 @@ def _spec_patch(mirror: Mirror, there: Mapping[str, Any]) -> Manifest:
     ports = _ports(mirror, there.get("ports") or ())
     if _meant(ports) != _meant(there.get("ports") or ()):
         spec["ports"] = ports
-    for field, value in (("type", mirror.wish.type), ("sessionAffinity", mirror.wish.affinity)):
+    for field, value in (("type", mirror.options.type), ("sessionAffinity", mirror.options.affinity)):
         if there.get(field) != value:
             spec[field] = value
     if there.get("selector"):
@@ -159,7 +159,7 @@ def _ports(mirror: Mirror, former: Iterable[Mapping[str, Any]]) -> list[Manifest
         port = {"name": name, "port": listener.port, "targetPort": listener.port, "protocol": "TCP"}
         if listener.protocol is Protocol.HTTP:
             port["appProtocol"] = Protocol.HTTP.value
-        if name in node_ports and mirror.wish.type != "ClusterIP":
+        if name in node_ports and mirror.options.type != "ClusterIP":
             port["nodePort"] = node_ports[name]
         made.append(port)
     return made
@@ -178,12 +178,12 @@ def _is_dual(mirror: Mirror) -> bool:
 
 def _labels(mirror: Mirror) -> dict[str, str]:
     # What no label's value can be is no Service's name either.
-    return {**dict(mirror.wish.labels), names.LABEL_NAME: names.service_name(mirror.application)}
+    return {**dict(mirror.options.labels), names.LABEL_NAME: names.service_name(mirror.application)}
 
 
 def _annotations(mirror: Mirror) -> dict[str, str]:
-    asked = [f"labels:{key}" for key, _ in mirror.wish.labels]
-    asked += [f"annotations:{key}" for key, _ in mirror.wish.annotations]
+    asked = [f"labels:{key}" for key, _ in mirror.options.labels]
+    asked += [f"annotations:{key}" for key, _ in mirror.options.annotations]
     own = {
         names.ANNOTATION_APPLICATION: mirror.application,
         names.ANNOTATION_LATTICE: mirror.lattice,
@@ -193,7 +193,7 @@ def _annotations(mirror: Mirror) -> dict[str, str]:
         names.ANNOTATION_CACHED_LISTENERS: write_reach(tuple(listener for _, listener in mirror.ports)),
         names.ANNOTATION_REFLECTED: " ".join(asked),
     }
-    return {**dict(mirror.wish.annotations), **own}
+    return {**dict(mirror.options.annotations), **own}
 
 
 def make_slice(wanted: Slice, namespace: str, ties: Manifest) -> Manifest:

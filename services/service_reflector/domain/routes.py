@@ -2,7 +2,7 @@
 
 Pure. In: what a Service is to be, the route that is there. Out: actions, manifests. Called by ``decide`` and ``apply``.
 Invariants: a route is ours if it has our label and belongs to the Service, any other of that name is left alone; what
-somebody changes in the spec of ours is put back.
+somebody changes in the spec of Trellis is put back.
 Source: gateway.networking.k8s.io/v1 HTTPRoute.
 """
 
@@ -23,7 +23,7 @@ Manifest = dict[str, Any]
 
 _EVERY_PATH: Final = [{"path": {"type": "PathPrefix", "value": "/"}}]
 _WHERE_TO: Final = frozenset({"hostnames", "matches", "filters", "namespace", "sectionName", "port", "timeouts"})
-"""Fields that change where requests go, or what becomes of them: one that we did not write was put there by hand."""
+"""Fields that change where requests go, or what becomes of them: one that we did not write was put there manually."""
 
 
 def route_actions(mirror: Mirror, owner: str, found: RouteView | None) -> Iterator[WriteRoute | DeleteRoute]:
@@ -39,16 +39,19 @@ def route_actions(mirror: Mirror, owner: str, found: RouteView | None) -> Iterat
 def make_route_spec(mirror: Mirror) -> Manifest | None:
     """Return the spec of a route, None where none is asked for, or nothing speaks HTTP."""
     port = next((listener.port for _, listener in mirror.ports if listener.protocol is Protocol.HTTP), None)
-    if mirror.wish.gateway is None or port is None:
+    if mirror.options.gateway is None or port is None:
         return None
-    namespace, name = mirror.wish.gateway
+    namespace, name = mirror.options.gateway
     parent = {"name": name} | ({"namespace": namespace} if namespace else {})
     rule = {"matches": _EVERY_PATH, "backendRefs": [{"name": mirror.name, "port": port, "weight": 1}]}
-    return {"parentRefs": [parent], "rules": [rule], "hostnames": list(mirror.wish.hostnames) or None}
+    return {"parentRefs": [parent], "rules": [rule], "hostnames": list(mirror.options.hostnames) or None}
 
 
 def _says(found: object, wanted: object) -> bool:
-    """Say whether a spec as it stands means what was written: there may be defaults in it of which nothing is known."""
+    """Return whether a spec as it stands means what was written.
+
+    There may be defaults in it of which nothing is known.
+    """
     if isinstance(wanted, Mapping):
         if not isinstance(found, Mapping):
             return False

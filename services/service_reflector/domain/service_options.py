@@ -19,7 +19,7 @@ _NO: Final = "false"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ServiceOptions:
     """What is asked for. ``gateway``: namespace ("" for the Service's own) and name, None for no route."""
 
     wanted: bool = True
@@ -33,7 +33,7 @@ class Wish:
     problems: tuple[Unreachable, ...] = ()
 
 
-def wish_of(application: Application) -> Wish:
+def options_of(application: Application) -> ServiceOptions:
     """Return what an application asks for."""
     given = dict(application.annotations)
     problems: list[Unreachable] = []
@@ -48,7 +48,7 @@ def wish_of(application: Application) -> Wish:
     gateway = given.get(names.ANNOTATION_SERVICE_GATEWAY, "").strip()
     place, _, name = gateway.rpartition("/")
     hostnames = given.get(names.ANNOTATION_SERVICE_HOSTNAMES, "").split(",")
-    return Wish(
+    return ServiceOptions(
         wanted=given.get(names.ANNOTATION_SERVICE, "").lower() != _NO,
         namespace=given.get(names.ANNOTATION_SERVICE_NAMESPACE, "").strip(),
         type=one_of(names.ANNOTATION_SERVICE_TYPE, _TYPES),

@@ -53,7 +53,7 @@ class Slice:
     keeps: tuple[str, str] | None = None
 
     def differs(self, service: ServiceView) -> bool:
-        """Say whether what is there is another, or is not tied to this very Service as it stands."""
+        """Return whether what is there is another, or is not tied to this very Service as it stands."""
         one = self.found
         ties = (service.uid, "") if self.keeps is None else ("", write_kept(*self.keeps, service))
         return one is None or (one.owner, one.kept, one.ports, one.endpoints) != (*ties, self.ports, self.endpoints)

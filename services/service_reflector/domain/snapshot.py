@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from service_reflector.domain.service_options import Wish
+from service_reflector.domain.service_options import ServiceOptions
 from trellis.lattice.domain.group_views import GroupView
 from trellis.lattice.domain.hosts import Sighting
 from trellis.lattice.domain.manifests import Application
@@ -27,7 +27,7 @@ class Claim:
 
     lattice: str
     application: Application
-    wish: Wish
+    options: ServiceOptions
     pods: tuple[PodView, ...]
     hosts: Mapping[str, Sighting]
     running: Running

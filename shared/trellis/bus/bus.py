@@ -1,8 +1,8 @@
-"""The bus of one service: publish facts, hear facts, survive whatever NATS does.
+"""The NATS connection of one service: publishes and receives events, and survives outages of NATS.
 
-In: facts and handlers of a service. Out: messages on JetStream, calls of the handlers. Called by each ``app``.
-Invariants: an outage is waited out, never raised, but by ``publish``; a stream that is gone or was made anew is noticed
-within seconds, its messages in flight are dropped, and the service is told to list everything.
+In: events and handlers of a service. Out: messages in JetStream, calls of the handlers. Called by each ``app``.
+Invariants: an outage is waited out and never raised, except by ``publish``; a missing or re-created stream is detected
+within seconds, its messages in flight are dropped, and the service does a full resync.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trellis.bus.dead_letters.write import Letter
 from trellis.bus.errors import BusError, BusUnavailable, FactRefused, NotAllowed, StreamError
 from trellis.bus.publish.availability import Availability
 from trellis.bus.publish.publisher import Publisher
-from trellis.bus.streams.connection_supervisor import Keeper, jetstream_of
+from trellis.bus.streams.connection_supervisor import ConnectionSupervisor, jetstream_of
 from trellis.bus.streams.history import last_facts
 from trellis.bus.streams.streams import DEFAULT_LIMITS, StreamLimits, ensure_streams
 from trellis.bus.timings import BusTimings
@@ -86,7 +86,7 @@ class Bus:
         self._publisher = Publisher(self._availability, lambda: self._connection.broker, self._wake, timings)
         listeners = Listeners(telemetry, health, lambda: self._availability.answering_seconds, timings.deaf)
         self._reader = Reader(self._origin, telemetry, self._bury, self._room, listeners, timings)
-        self._keeper = Keeper(
+        self._keeper = ConnectionSupervisor(
             self._connection,
             self._availability,
             claim=Claim(cluster, cluster_uid, service, timings.claim, limits[STREAM_EVENTS].replicas),
@@ -112,23 +112,23 @@ class Bus:
         """Make the streams that are missing; ``connect`` has done so, and it is repeated every few seconds.
 
         Raises:
-            StreamError: a person has to change a stream or the server's limits.
+            StreamError: a user has to change a stream or the server's limits.
             BusUnavailable: NATS or JetStream did not answer.
         """
         try:
             await ensure_streams(self._jetstream(), self._limits)
         except nats.errors.Error as error:
-            raise BusUnavailable(f"the streams could not be looked at: {describe(error)}") from error
+            raise BusUnavailable(f"streams cannot be inspected: {describe(error)}") from error
 
     async def publish(self, fact: FactData, *, dedup: str) -> None:
-        """Say a fact, and wait until it is stored; safe to call any number of times at once.
+        """Say an event, and wait until it is stored; safe to call any number of times at once.
 
         Args:
             fact: what happened.
             dedup: id of the message: the same id within 120 s is stored once.
 
         Raises:
-            BusUnavailable: not stored within 10 s, or the bus is away for longer already; say it again later.
+            BusUnavailable: not stored within 10 s, or NATS is unreachable for longer already; say it again later.
             NotAllowed: this is so because NATS does not let this user say it; the bus warns of that itself.
             FactRefused: too large, or refused by the stream; saying it again is of no use.
         """
@@ -160,7 +160,7 @@ class Bus:
             traceparent: of the trace it belongs to, if it belongs to one.
 
         Raises:
-            BusUnavailable: not stored within 10 s, or the bus is away for longer already; say it again later.
+            BusUnavailable: not stored within 10 s, or NATS is unreachable for longer already; say it again later.
             NotAllowed: this is so because NATS does not let this user say it; the bus warns of that itself.
             FactRefused: too large, or refused by the stream; saying it again is of no use.
         """
@@ -171,31 +171,31 @@ class Bus:
         await self._publisher.send(STREAM_LATTICE, subject, body, headers)
 
     def subscribe(self, name: str, models: Sequence[type[M]], handler: FactHandler[M]) -> None:
-        """Have the handler called with facts of these models once the bus is started.
+        """Have the handler called with events of these models once the bus is started.
 
         The handler is quick (1 ms): it puts a key into a queue together with ``received.ack``. Whoever drops the
         acknowledgement gets the message again.
 
         Args:
             name: of the subscription, unique in the service; its consumer keeps its place under this name.
-            models: facts of the subject table.
-            handler: gets each fact at least once.
+            models: events of the subject table.
+            handler: gets each event at least once.
         """
         if any(subscription.name == name for subscription in self._keeper.subscriptions):
-            raise ValueError(f"{name} is subscribed already")
+            raise ValueError(f"{name} is already subscribed")
         self._keeper.subscriptions.append(Subscription(name, models, handler, self._reader))
 
     async def start(self) -> None:
-        """Consume; list everything after it returned: facts said before the consumer existed are not heard.
+        """Consume; list everything after it returned: events said before the consumer existed are not heard.
 
-        Does not wait for a bus that is away: once it is back consuming begins, and ``on_new_stream`` is called.
+        Does not wait for a bus that is unreachable: once it is back consuming begins, and ``on_new_stream`` is called.
         """
         await self._keeper.start()
 
     async def stop(self) -> None:
         """Consume no more; what is not acknowledged is given back at once, for whoever consumes next.
 
-        Work that is under way may still be finished and acknowledged: then it does not come again. ``start`` begins
+        Work that is in progress may still be finished and acknowledged: then it does not come again. ``start`` begins
         again. Takes a second at most if the server does not answer.
         """
         await self._keeper.stop()
@@ -203,7 +203,7 @@ class Bus:
     async def close(self) -> None:
         """Stop and close the connection, for good. Whoever does not wait for the end of it leaves it to end by itself.
 
-        It is not given up half done: the client would come back by itself, for ever, and say that the bus is away.
+        It is not given up half done: the client would come back by itself, forever, and say that NATS is unreachable.
         """
         self._availability.forget()
         if self._closing is None:
@@ -221,7 +221,7 @@ class Bus:
         await self._connection.close()
 
     async def last_facts(self, models: Sequence[type[M]]) -> AsyncIterator[M]:
-        """Yield the last fact on each subject of these models, oldest first; waits while the bus is away."""
+        """Yield the last event on each subject of these models, oldest first; waits while NATS is unreachable."""
         while True:
             cancellation.check()
             await self.connected.wait()
@@ -254,4 +254,4 @@ class Bus:
             try:
                 call()
             except Exception as error:  # noqa: BLE001 (one listener must not keep the others from theirs)
-                _log.error("listing everything failed", error=repr(error), exc_info=error)
+                _log.error("full resync failed", error=repr(error), exc_info=error)

@@ -1,6 +1,6 @@
-"""What can go wrong with the bus, in words for people.
+"""Errors of the bus, with messages for users.
 
-Raised by ``trellis.bus`` only; callers catch these, never those of the NATS libraries.
+Raised by ``trellis.bus`` only. Callers catch these, never the errors of the NATS libraries.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ class BusError(Exception):
 
 
 class BusUnavailable(BusError):  # noqa: N818 (named after the condition, as Kubernetes' errors are)
-    """NATS or its JetStream did not answer in time: try again later, nothing is wrong with the fact."""
+    """NATS or its JetStream did not answer in time: try again later, nothing is wrong with the event."""
 
 
 class NotAllowed(BusUnavailable):
-    """NATS does not let this user say it: it can be said once a person has given it the permission."""
+    """NATS does not let this user say it: it can be said once a user has given it the permission."""
 
 
 class FactRefused(BusError):  # noqa: N818
-    """The fact can never be published as it is: too large, or not accepted by its stream."""
+    """The event can never be published as it is: too large, or not accepted by its stream."""
 
 
 class ServerTooNarrow(BusError):  # noqa: N818
-    """NATS takes no message of an event's size: a person has to raise max_payload of the server or the account."""
+    """NATS takes no message of an event's size: a user has to raise max_payload of the server or the account."""
 
 
 class StreamError(BusError):
-    """A stream is not as it must be, and a person has to change a setting or the stream."""
+    """A stream is not as it must be, and a user has to change a setting or the stream."""
 
 
 class ClusterTaken(BusError):  # noqa: N818

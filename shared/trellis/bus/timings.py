@@ -1,7 +1,7 @@
-"""How long the bus and what reads it wait; tests pass shorter times.
+"""Timings of the bus and of its readers; tests use shorter ones.
 
-Pure. Called by ``trellis.bus`` and by the makers of a bus or of a connection to it. Seconds; whole ones where the NATS
-client's own parameters are.
+Pure. Called by ``trellis.bus`` and by everything that creates a bus or a connection to it. In seconds; whole seconds
+where the parameters of the NATS client are.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class BusTimings:
     deaf: float = 60.0
     """A consumer without progress for so long asks for a restart; after a third of it the consumer is created again."""
     stranger: float = 30.0
-    """How long another reader of a consumer of ours is taken for the former or the next leader."""
+    """How long another reader of a consumer of Trellis is taken for the former or the next leader."""
     reconnect: float = 10.0
     """Between two connections to a server that takes too small messages only."""
     subscribe_again: int = 2

@@ -57,7 +57,7 @@ RENAMED_SETTINGS: Final = {
 
 
 class SettingsError(Exception):
-    """Settings that cannot be used; its text has one line for each problem, for people."""
+    """Settings that cannot be used; its text has one line for each problem, for users."""
 
     def __init__(self, problems: str | Iterable[str]) -> None:
         self.problems: tuple[str, ...] = (problems,) if isinstance(problems, str) else tuple(problems)
@@ -110,7 +110,7 @@ def _line(cls: type[BaseSettings], details: ErrorDetails, overrides: Mapping[str
         name = f"{variables(cls, field)[0]} (--{field.replace('_', '-')})"
     value = overrides.get(field, environ.get(name.upper()))
     if details["type"] == "missing" or value is None:
-        return f"{name}: is not set, needs {info.description or 'a value'}"
+        return f"{name}: is required: {info.description or 'no default'}"
     shown = HIDDEN if _is_secret(info) else redact_url(str(value) if isinstance(value, int) else repr(str(value)))
     hint = _LINK_HINT if _LINK_VALUE.fullmatch(str(value)) and name.endswith("_PORT") else ""
     return f"{name}: has {shown}, {redact_url(_needs(details, info))}{hint}"
@@ -130,7 +130,7 @@ def _field_of(cls: type[BaseSettings], details: ErrorDetails) -> str | None:
 def _needs(details: ErrorDetails, info: FieldInfo | None) -> str:
     kind, context = details["type"], details.get("ctx", {})
     if kind == "value_error":
-        # Validators of ours say "needs …" themselves.
+        # Validators of Trellis say "needs …" themselves.
         return str(context["error"])
     if kind in _RANGE and info is not None:
         return _NEEDS + _range(info)

@@ -26,7 +26,7 @@ _SEED_BLOCK = re.compile(r"-+BEGIN USER NKEY SEED-+\s+([A-Z2-7]+)\s+-+END USER N
 
 
 class CredentialsError(Exception):
-    """A file that cannot be used; the text says what is needed and what is wrong, for people."""
+    """A file that cannot be used; the text says what is needed and what is wrong, for users."""
 
 
 class Kind(StrEnum):
@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
     NKEY = "a NATS user seed (SU…)"
     CREDENTIALS = "NATS credentials (a user JWT and its seed)"
-    ADDRESS = "no user: who connects is whoever the address says"
+    ADDRESS = "the user in the address"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Identity:
 
 
 class IdentitySource(Protocol):
-    """Whatever can say who connects, anew at each connect."""
+    """Whatever can say who connects, again at each connect."""
 
     @property
     def where(self) -> str:
@@ -92,7 +92,7 @@ class Credentials:
 
     def _text(self) -> str:
         if self.path is None:
-            raise CredentialsError("no file is named")
+            raise CredentialsError("no file is set")
         try:
             with self.path.open("rb") as file:
                 content = file.read(_FILE_MAX)
@@ -141,7 +141,7 @@ def _identity(seed: str, jwt: str | None) -> Identity:
     try:
         key = SigningKey(decode_seed(seed, Prefix.USER))
     except KeyFormatError:
-        raise CredentialsError("what is in it is no user's seed, or not a whole one") from None
+        raise CredentialsError("it contains no complete user seed") from None
     public = encode_public(Prefix.USER, key.verify_key.encode())
     return Identity(public, jwt, lambda nonce: base64.b64encode(key.sign(nonce.encode()).signature))
 

@@ -60,12 +60,12 @@ def decode_public(text: str, *allowed: Prefix) -> bytes:
         raise KeyFormatError(f"a key has {_PUBLIC_LENGTH} characters, this has {len(text)}")
     raw = _raw(text, "")
     if raw is None or len(raw) != _PUBLIC_BYTES:
-        raise KeyFormatError("it is no base32")
+        raise KeyFormatError("it is not base32")
     if not _intact(raw):
         raise KeyFormatError("its checksum is wrong")
     if raw[0] not in allowed:
         letters = " or ".join(f"{prefix.letter}…" for prefix in allowed)
-        raise KeyFormatError(f"it is no key of the kind {letters}")
+        raise KeyFormatError(f"it is not a key of type {letters}")
     return raw[1:-_CRC_BYTES]
 
 
@@ -84,12 +84,12 @@ def decode_seed(text: str, prefix: Prefix) -> bytes:
         raise KeyFormatError(f"a seed has {_SEED_LENGTH} characters, this has {len(text)}")
     raw = _raw(text, _SEED_PADDING)
     if raw is None or len(raw) != _SEED_BYTES:
-        raise KeyFormatError("it is no base32")
+        raise KeyFormatError("it is not base32")
     if not _intact(raw):
         raise KeyFormatError("its checksum is wrong")
     seed = raw[2:-_CRC_BYTES]
     if encode_seed(prefix, seed) != text:
-        raise KeyFormatError(f"it is no seed of the kind S{prefix.letter}…")
+        raise KeyFormatError(f"it is not a seed of type S{prefix.letter}…")
     return seed
 
 

@@ -1,8 +1,8 @@
-"""What every service can be told by its environment or its command line, and how mistakes are reported.
+"""Settings that all services read from the environment or command line, and the reports of invalid ones.
 
 In: ``TRELLIS_*`` variables and overrides from flags. Out: a frozen settings object, or :class:`SettingsError` with a
-line for each mistake. Called by each ``main``; services extend :class:`ServiceSettings`.
-Invariant: a message names the variable, what it has and what it needs, and shows no password.
+line for each error. Called by each ``main``; services extend :class:`ServiceSettings`.
+Invariant: a message names the variable, its value and the valid ones, and contains no password.
 """
 
 from __future__ import annotations
@@ -102,14 +102,14 @@ def _subdomain(value: str) -> str:
 
 
 def _listed(value: object) -> object:
-    """Return the parts of a text that commas separate."""
+    """Split a text at commas."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 def _namespaces(values: tuple[str, ...]) -> tuple[str, ...]:
     for value in values:
         if not _DNS_LABEL.fullmatch(value):
-            message = f"needs names of namespaces separated by commas, and {value!r} is none"
+            message = f"needs names of namespaces separated by commas; {value!r} is invalid"
             raise ValueError(message)
     return tuple(dict.fromkeys(values))
 
@@ -152,54 +152,72 @@ class ServiceSettings(BaseSettings):
     )
 
     service: ClassVar[str] = "cli"
-    """Whose settings they are; those of the command line's own tools are people's."""
+    """Service that reads the settings. The command line has the NATS user ``cli``."""
 
     kubeconfig: Annotated[Path, AfterValidator(_home)] | None = Field(
         default=None,
         validation_alias=AliasChoices("TRELLIS_KUBECONFIG", "KUBECONFIG"),
-        description="kubeconfig file; without one: the pod's service account, then ~/.kube/config",
+        description="Kubeconfig file. If unset: the service account of the pod, then ~/.kube/config.",
     )
-    context: str | None = Field(default=None, description="context of the kubeconfig; its current one if unset")
+    context: str | None = Field(default=None, description="Context of the kubeconfig. If unset: its current context.")
     nats_url: Annotated[str, AfterValidator(_nats_url)] = Field(
-        default="nats://127.0.0.1:4222", description="the bus; several servers separated by commas"
+        default="nats://127.0.0.1:4222", description="URL of NATS. Separate several servers by commas."
     )
     nats_nkey_file: Annotated[Path, AfterValidator(_home)] | None = Field(
         default=None,
-        description="file with the seed of this service's NATS user, read at each connect; {service} in it is its name",
+        description="File with the nkey seed of the NATS user, read at each connect. `{service}` stands for the "
+        "service's name.",
     )
     nats_credentials_file: Annotated[Path, AfterValidator(_home)] | None = Field(
-        default=None, description="NATS credentials file, in place of a seed"
+        default=None, description="NATS credentials file, instead of an nkey seed."
     )
     nats_ca_file: Annotated[Path, AfterValidator(_home)] | None = Field(
         default=None,
-        description="file with the authorities (PEM) that NATS' certificate has to be of; those of the system if unset",
+        description="File with the CA certificates (PEM) that verify the NATS server. If unset: the CAs of the system.",
     )
     stream_replicas: int = Field(
-        default=1, ge=1, le=5, description="copies that JetStream keeps of a stream made here: a cluster of NATS has 3"
+        default=1,
+        ge=1,
+        le=5,
+        description="Replicas of the JetStream streams that Trellis creates. Use 3 with a NATS cluster.",
     )
     cluster: DnsLabel | None = Field(
-        default=None, description="the cluster's name on the bus; 8 characters of kube-system's uid if unset"
+        default=None,
+        description="Name of this cluster in NATS subjects. If unset: the first 8 characters of the UID of "
+        "kube-system.",
     )
-    namespace: DnsLabel = Field(default="trellis-system", description="namespace of leases, ledger and Jobs")
-    health_port: int = Field(default=8080, ge=0, le=65535, description="port of /readyz and /metrics; 0 is any")
+    namespace: DnsLabel = Field(
+        default="trellis-system", description="Namespace of the Leases and of the rollout ledger."
+    )
+    health_port: int = Field(
+        default=8080, ge=0, le=65535, description="Port of /readyz and /metrics. 0: any free port."
+    )
     otlp_endpoint: HttpUrl | None = Field(
         default=None,
         validation_alias=AliasChoices("TRELLIS_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"),
-        description="OTLP over HTTP collector, http://host:4318; nothing is sent if unset",
+        description="OTLP/HTTP endpoint for traces, e.g. http://host:4318. If unset, no traces are exported.",
     )
     trace_sample_ratio: float | None = Field(
         default=None,
         ge=0,
         le=1,
-        description="share of traces begun here that are sent, 0 to 1; OTEL_TRACES_SAMPLER counts if unset, else all",
+        description="Fraction of the traces started here that is exported, 0 to 1. If unset: OTEL_TRACES_SAMPLER, else "
+        "1.",
     )
     log_format: Annotated[Literal["auto", "json", "text"], BeforeValidator(_lower)] = Field(
-        default="auto", description="auto is text on a terminal and JSON elsewhere"
+        default="auto", description="Log format: json, text or auto. auto: text on a terminal, otherwise JSON."
     )
-    log_level: LogLevel = Field(default="info", description="libraries log warnings only, unless it is debug")
-    identity: str = Field(default_factory=_identity, min_length=1, description="this process' name in leases")
+    log_level: LogLevel = Field(
+        default="info",
+        description="Log level: debug, info, warning or error. Libraries log from warning on, unless it is debug.",
+    )
+    identity: str = Field(
+        default_factory=_identity,
+        min_length=1,
+        description="Name of this process in Leases. Default: host name, process ID and a random suffix.",
+    )
     shutdown_grace_period: Annotated[Seconds, Field(gt=0)] = Field(
-        default=20.0, description="how long running work may take to finish after SIGTERM"
+        default=20.0, description="Time for running work to finish after SIGTERM."
     )
 
     @property
@@ -209,7 +227,7 @@ class ServiceSettings(BaseSettings):
 
     @property
     def nats_credentials(self) -> Credentials | None:
-        """Who this service is on the bus, and how it knows the bus; None where the URL says it all."""
+        """NATS user of the service and CA file for the server; None if the URL contains everything."""
         if self.nats_nkey_file is not None:
             return Credentials(self.nats_nkey_file, Kind.NKEY, self.nats_ca_file)
         if self.nats_credentials_file is not None:
@@ -219,7 +237,7 @@ class ServiceSettings(BaseSettings):
     @field_validator("nats_nkey_file", "nats_credentials_file")
     @classmethod
     def _usable(cls, value: Path | None, info: ValidationInfo) -> Path | None:
-        """Take the file of this service, if it is one that can be used."""
+        """Return the path with the name of this service; reject a file that cannot be used."""
         if value is None:
             return None
         path = Path(str(value).replace("{service}", cls.service))
@@ -232,7 +250,7 @@ class ServiceSettings(BaseSettings):
     @field_validator("nats_ca_file")
     @classmethod
     def _authorities(cls, value: Path | None) -> Path | None:
-        """Take a file that has certificates in it."""
+        """Reject a file without certificates."""
         if value is not None:
             try:
                 trust(value)
@@ -249,10 +267,10 @@ class ServiceSettings(BaseSettings):
 
 
 def load(cls: type[S], **overrides: Any) -> S:  # noqa: ANN401 (as the fields; pydantic checks them)
-    """Return the settings from the environment; overrides (from flags) win over it, None means not given.
+    """Return the settings from the environment; overrides (from flags) take precedence, None means not given.
 
     Raises:
-        SettingsError: one line for each variable that is missing, wrong or set under a former name.
+        SettingsError: one line for each variable that is missing, invalid or set under a former name.
     """
     if renamed := renamed_variables():
         raise SettingsError(renamed)

@@ -21,7 +21,7 @@ class HealthTimings:
     idle: float = 75.0
     """After so long without a request a connection is closed; Prometheus asks every 15 to 60 s."""
     shutdown: float = 1.0
-    """How long requests under way may take when the server ends."""
+    """How long requests in progress may take when the server ends."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""Facts on the bus: their models, types and subjects.
+"""CloudEvents on the bus: their data models, types and subjects.
 
-Pure: only pydantic and the standard library. ``subjects`` is the one table; a module a noun holds the models.
+Pure: only pydantic and the standard library. ``subjects`` has the table of all events; each noun has a module with its
+models.
 """

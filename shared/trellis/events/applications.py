@@ -1,4 +1,4 @@
-"""Facts about Applications, said by ``application_manager``. Key: namespace and name of the object."""
+"""Events about Applications, published by ``application_manager``. Key: namespace and name of the object."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from trellis.events.envelope import FactData
 
 
 class ApplicationFact(FactData):
-    """What every fact about an Application carries."""
+    """Common fields of the events about an Application."""
 
     noun: ClassVar[str] = "application"
 
     namespace: str = Field(min_length=1, description="metadata.namespace of the Application")
     name: str = Field(min_length=1, description="metadata.name of the Application")
     uid: str = Field(min_length=1, description="metadata.uid of the Application")
-    lattice: str = Field(description="name of its lattice")
-    application: str = Field(min_length=1, description="its name in wadm, which may be one that Kubernetes refuses")
+    lattice: str = Field(description="name of the lattice")
+    application: str = Field(min_length=1, description="name in wadm, which may be invalid in Kubernetes")
 
     def key(self) -> tuple[str, ...]:
         """Return namespace and name of the object."""
@@ -26,36 +26,38 @@ class ApplicationFact(FactData):
 
 
 class ApplicationSynced(ApplicationFact):
-    """Kubernetes and wadm have the same of an application."""
+    """The Application in Kubernetes and in wadm is in sync."""
 
     fact: ClassVar[str] = "synced"
 
-    generation: int = Field(ge=0, description="metadata.generation that this is about")
-    shown: str = Field(min_length=1, description="wadm's version that the object shows")
-    deployed: bool = Field(description="whether that version is deployed")
-    digest: str = Field(min_length=1, description="digest of the manifest: two of one digest mean the same to wadm")
+    generation: int = Field(ge=0, description="metadata.generation of the Application that the event refers to")
+    shown: str = Field(min_length=1, description="version in wadm that the object contains")
+    deployed: bool = Field(description="true if that version is deployed")
+    digest: str = Field(
+        min_length=1, description="digest of the manifest; manifests with equal digests are equivalent for wadm"
+    )
 
 
 class ApplicationOverridden(ApplicationFact):
-    """Both sides had changed, and one change lost."""
+    """An Application was changed in Kubernetes and in wadm, and one of the changes was overridden."""
 
     fact: ClassVar[str] = "overridden"
 
-    side: Literal["Kubernetes", "wadm"] = Field(description="whose change lost")
-    kept: str = Field(description="wadm's version in which it can be read; empty if there is none")
+    side: Literal["Kubernetes", "wadm"] = Field(description="side whose change was overridden")
+    kept: str = Field(description="version in wadm that contains the overridden change; empty if none does")
 
 
 class ApplicationRejected(ApplicationFact):
-    """Wadm refuses what the object says."""
+    """wadm rejected the manifest of an Application."""
 
     fact: ClassVar[str] = "rejected"
 
-    generation: int = Field(ge=0, description="metadata.generation that this is about")
-    reason: str = Field(min_length=1, description="kind of the refusal, as in the object's conditions")
-    message: str = Field(description="wadm's own words")
+    generation: int = Field(ge=0, description="metadata.generation of the Application that the event refers to")
+    reason: str = Field(min_length=1, description="reason, as in the conditions of the object")
+    message: str = Field(description="error message of wadm")
 
 
 class ApplicationDeleted(ApplicationFact):
-    """The object of an application is gone."""
+    """An Application was deleted from Kubernetes."""
 
     fact: ClassVar[str] = "deleted"

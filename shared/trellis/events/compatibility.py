@@ -1,9 +1,9 @@
-"""Does a new schema keep the promise that a type only ever gains optional fields?
+"""Checks that a type only gains optional fields.
 
-Pure. In: two JSON Schemas of one type, as pydantic makes them, or two AsyncAPI documents of ours. Out: each ``Break``.
-Called by ``generate`` and tests. Invariant: whatever is no new optional field counts as a break: a reader may
-be older or newer than the writer, so neither looser nor stricter is safe, and a new value of an enumeration is one
-that old readers refuse. Texts (title, description, default, examples) and the order of alternatives may change.
+Pure. In: two JSON Schemas of one type, as pydantic generates them, or two AsyncAPI documents of Trellis. Out: each
+``Break``. Called by ``generate`` and tests. Invariant: every change except a new optional field is a break: a reader
+may be older or newer than the publisher, so neither looser nor stricter is safe, and old readers reject a new value of
+an enumeration. Texts (title, description, default, examples) and the order of alternatives may change.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Schema = dict[str, Any]
 _TEXTS: Final = frozenset({"title", "description", "default", "examples", "$schema", "$id", "$comment", "deprecated"})
 _DEFINITIONS: Final = "#/$defs/"
 _UNORDERED: Final = frozenset({"enum", "required", "anyOf", "oneOf", "allOf", "type"})
-"""Lists in which the order says nothing."""
+"""Lists whose order is irrelevant."""
 _NESTED: Final = {"items": "[]", "additionalProperties": ".*"}
-"""Keywords that hold one schema, and how people would write the way to it."""
+"""Keywords that contain one schema, and their notation in a path."""
 _PARAMETER: Final = re.compile(r"\{\w+\}")
 
 
 class Change(StrEnum):
-    """How a part of a schema breaks: as people read it."""
+    """Kind of a breaking change, as shown to users."""
 
     REMOVED = "removed"
     ADDED = "new and required"
@@ -37,7 +37,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """One change that breaks readers or writers. ``before`` and ``after`` are only there if it is ``DIFFERENT``."""
+    """A change that breaks readers or publishers. ``before`` and ``after`` are set for ``DIFFERENT`` only."""
 
     where: str
     change: Change
@@ -45,19 +45,19 @@ class Break:
     after: str = ""
 
     def __str__(self) -> str:
-        """Return it as a line for people."""
+        """Return the change as one line of text."""
         if self.change is Change.DIFFERENT:
             return f"{self.where}: was {self.before}, is {self.after}"
         return f"{self.where}: {self.change}"
 
 
 def breaking_changes(old: Schema, new: Schema) -> list[Break]:
-    """Return what breaks between two schemas of one type, empty if every old and new reader and writer can mix."""
+    """Return the breaking changes between two schemas of a type."""
     return list(dict.fromkeys(_compare("", _resolved(old, old), _resolved(new, new))))
 
 
 def moved_channels(old: Schema, new: Schema) -> list[Break]:
-    """Return what breaks between two AsyncAPI documents for whoever subscribes: by subject, stream or type."""
+    """Return the changes between two AsyncAPI documents that break subscribers: subject, stream or type."""
     breaks = []
     for name, channel in old.get("channels", {}).items():
         if name not in new.get("channels", {}):
@@ -72,7 +72,7 @@ def moved_channels(old: Schema, new: Schema) -> list[Break]:
 
 
 def _route(channel: Schema) -> tuple[str, str, list[str]]:
-    # What a parameter is called is a text; how many there are, and where, is what filters go by.
+    # Filters depend on the number and positions of the parameters, not on their names.
     subject = _PARAMETER.sub("*", str(channel.get("address")))
     return subject, str(channel.get("x-stream")), sorted(channel.get("messages", ()))
 
@@ -95,7 +95,7 @@ def _compare(path: str, old: Any, new: Any) -> list[Break]:  # noqa: ANN401 (a s
 
 
 def _comparable(old: Any, new: Any) -> bool:  # noqa: ANN401 (as above)
-    """Whether two schemas are of one shape, so that their parts can be compared one by one."""
+    """Return whether two schemas have the same shape, so that their parts can be compared pairwise."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return False
     parts = ("properties", "anyOf", *_NESTED)
@@ -121,7 +121,7 @@ def _compare_properties(path: str, old: Schema, new: Schema) -> list[Break]:
 
 
 def _resolved(node: Any, root: Schema, seen: tuple[str, ...] = ()) -> Any:  # noqa: ANN401 (any part of a schema)
-    """Return a part of a schema without texts, its references replaced by what they name."""
+    """Return a part of a schema without texts and with its references resolved."""
     match node:
         case {"$ref": str(reference)} if reference.startswith(_DEFINITIONS) and reference not in seen:
             target = root["$defs"][reference.removeprefix(_DEFINITIONS)]
@@ -141,7 +141,7 @@ def _resolved(node: Any, root: Schema, seen: tuple[str, ...] = ()) -> Any:  # no
 
 def _part(key: str, value: Any, root: Schema, seen: tuple[str, ...]) -> Any:  # noqa: ANN401 (as above)
     if key == "properties":
-        # Their names are no keywords: a field may well be called "title".
+        # Property names are not keywords: a field may be called "title".
         return {name: _resolved(schema, root, seen) for name, schema in value.items()}
     if key in {"enum", "const"}:
         return sorted(value, key=_canonical) if isinstance(value, list) else value
@@ -154,7 +154,7 @@ def _canonical(value: Any) -> str:  # noqa: ANN401 (any part of a schema)
 
 
 def _words(schema: Any) -> str:  # noqa: ANN401 (as above)
-    """Return a schema as short as people would say it."""
+    """Return a short text for a schema."""
     if not isinstance(schema, dict):
         return "anything" if schema is True else str(schema)
     kind = schema.get("type")

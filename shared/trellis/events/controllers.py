@@ -1,7 +1,7 @@
-"""Facts about controllers in Wasm, said by ``controller_host``. Key: namespace and name.
+"""Events about WasmControllers, published by ``controller_host``. Key: namespace and name.
 
-Each stands for all that happened since the last of its kind about that controller: a controller may be woken a thousand
-times a second. Invariant: nothing of an object, of a guest's memory or of its configuration is in any of them.
+An event aggregates all occurrences since the previous event of its type about the controller, which may wake a thousand
+times per second. Invariant: no event contains data of objects, of the memory of a controller or of its configuration.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _LONGEST = 1024
 
 
 class ControllerFact(FactData):
-    """What every fact about a controller carries."""
+    """Common fields of the events about a WasmController."""
 
     noun: ClassVar[str] = "controller"
 
     namespace: str = Field(min_length=1, description="metadata.namespace of the WasmController")
     name: str = Field(min_length=1, description="metadata.name of the WasmController")
     uid: str = Field(min_length=1, description="metadata.uid of the WasmController")
-    count: int = Field(default=1, ge=1, description="how often it happened since the last fact of this kind")
+    count: int = Field(default=1, ge=1, description="occurrences since the previous event of this type")
 
     def key(self) -> tuple[str, ...]:
         """Return namespace and name of the WasmController."""
@@ -31,23 +31,23 @@ class ControllerFact(FactData):
 
 
 class ControllerWoken(ControllerFact):
-    """A controller that was put to disk was brought back, for something that it watches."""
+    """A suspended controller was woken by a change of an object that it watches."""
 
     fact: ClassVar[str] = "woken"
 
 
 class ControllerSuspended(ControllerFact):
-    """A controller was put to disk, because nothing came for it or memory was short."""
+    """A controller was suspended to disk because it was idle or memory was low."""
 
     fact: ClassVar[str] = "suspended"
 
-    bytes_on_disk: int = Field(default=0, ge=0, description="what its state takes there")
+    bytes_on_disk: int = Field(default=0, ge=0, description="size of its snapshot on disk, in bytes")
 
 
 class ControllerTrapped(ControllerFact):
-    """A call of a controller was ended: it failed, or took more than it may."""
+    """A call of a controller trapped or exceeded a limit."""
 
     fact: ClassVar[str] = "trapped"
 
-    reason: str = Field(description="what it was: Trapped, CpuExceeded, MemoryExceeded and so on")
-    message: str = Field(default="", max_length=_LONGEST, description="the same for people")
+    reason: str = Field(description="CamelCase reason: Trapped, CpuExceeded, MemoryExceeded, …")
+    message: str = Field(default="", max_length=_LONGEST, description="human-readable message")

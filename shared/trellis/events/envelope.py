@@ -1,7 +1,7 @@
 """CloudEvents 1.0 in JSON, structured mode: the envelope of every message on the bus.
 
-In: a fact and who says it. Out: the envelope that is published, and back. Called by ``trellis.bus``.
-Readers ignore attributes they do not know; a type only ever gains optional fields.
+In: the data of an event and its source. Out: the published envelope, and back. Called by ``trellis.bus``.
+Readers ignore unknown attributes. A type only gains optional fields.
 Source: CloudEvents specification 1.0.2, sections 3 and 3.1; the distributed tracing extension.
 """
 
@@ -19,7 +19,7 @@ _TYPE = re.compile(r"(.+)\.v([1-9][0-9]*)")
 
 
 class FactData(BaseModel, ABC):
-    """Base of the data of every fact: frozen, and forgiving about fields of a newer writer."""
+    """Base class of the data of all events: frozen; ignores fields of newer publishers."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
@@ -29,16 +29,16 @@ class FactData(BaseModel, ABC):
 
     @abstractmethod
     def key(self) -> tuple[str, ...]:
-        """Return the names that end the subject: what the fact is about, most general first."""
+        """Return the last tokens of the subject: the object of the event, most general name first."""
 
 
 D = TypeVar("D", bound=BaseModel)
 
 
 class CloudEvent(BaseModel, Generic[D]):
-    """One message: CloudEvents' required attributes, time, trace context and the data.
+    """An event: the required CloudEvents attributes, time, trace context and data.
 
-    ``id`` is the JetStream dedup id (``Nats-Msg-Id``) too; ``subject`` is the unescaped key joined by ``/``.
+    ``id`` is also the JetStream deduplication ID (``Nats-Msg-Id``); ``subject`` is the unescaped key joined by ``/``.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
@@ -59,7 +59,7 @@ RawCloudEvent = CloudEvent[Any]
 
 
 def event_type(model: type[FactData]) -> str:
-    """Return the CloudEvents type of a fact: ``dev.trellis.<noun>.<fact>.v<version>``."""
+    """Return the CloudEvents type of a model: ``dev.trellis.<noun>.<fact>.v<version>``."""
     return f"dev.trellis.{model.noun}.{model.fact}.v{model.version}"
 
 

@@ -1,4 +1,4 @@
-"""Facts about groups of wasmCloud hosts and their pods, said by ``host_manager``. Key: namespace and name."""
+"""Events about host groups and their pods, published by ``host_manager``. Key: namespace and name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trellis.events.envelope import FactData
 
 
 class HostsFact(FactData):
-    """What every fact about a group carries."""
+    """Common fields of the events about a host group."""
 
     noun: ClassVar[str] = "hosts"
 
@@ -20,34 +20,34 @@ class HostsFact(FactData):
     lattice: str = Field(description="spec.lattice")
 
     def key(self) -> tuple[str, ...]:
-        """Return namespace and name of the group."""
+        """Return namespace and name of the host group."""
         return (self.namespace, self.name)
 
 
 class HostsReady(HostsFact):
-    """Every host that a group is to have is ready, in the version that it is to have."""
+    """All hosts of a host group are ready and up to date."""
 
     fact: ClassVar[str] = "ready"
 
-    generation: int = Field(ge=0, description="metadata.generation that this is about")
-    hosts: int = Field(ge=0, description="how many there are")
+    generation: int = Field(ge=0, description="metadata.generation of the host group that the event refers to")
+    hosts: int = Field(ge=0, description="number of hosts")
 
 
 class HostsRemoved(HostsFact):
-    """A group was deleted; its pods end."""
+    """A host group was deleted; its pods terminate."""
 
     fact: ClassVar[str] = "removed"
 
 
 class HostPodFact(FactData):
-    """What every fact about the pod of a host carries."""
+    """Common fields of the events about the pod of a host."""
 
     noun: ClassVar[str] = "host_pod"
 
     namespace: str = Field(min_length=1, description="metadata.namespace of the Pod")
     name: str = Field(min_length=1, description="metadata.name of the Pod")
     uid: str = Field(min_length=1, description="metadata.uid of the Pod")
-    group: str = Field(min_length=1, description="name of its WasmCloudHostConfig, in the same namespace")
+    group: str = Field(min_length=1, description="name of the WasmCloudHostConfig of the pod, in the same namespace")
 
     def key(self) -> tuple[str, ...]:
         """Return namespace and name of the pod."""
@@ -55,18 +55,20 @@ class HostPodFact(FactData):
 
 
 class HostPodReady(HostPodFact):
-    """The pod of a host is ready: what listens on it can be reached."""
+    """The pod of a host is ready and reachable."""
 
     fact: ClassVar[str] = "ready"
 
     addresses: list[str] = Field(min_length=1, description="status.podIPs, IPv4 and IPv6")
-    ports: list[int] = Field(default_factory=list, description="containerPorts that the pod declares")
+    ports: list[int] = Field(default_factory=list, description="containerPorts of the pod")
     node: str = Field(description="spec.nodeName")
-    lattice: str = Field(description="lattice that the host joins")
-    labels: dict[str, str] = Field(default_factory=dict, description="labels of the host, which applications select by")
+    lattice: str = Field(description="name of the lattice that the host joins")
+    labels: dict[str, str] = Field(
+        default_factory=dict, description="labels of the host, used by the selectors of applications"
+    )
 
 
 class HostPodGone(HostPodFact):
-    """The pod of a host is not ready any more, ends, or is gone."""
+    """The pod of a host is no longer ready, terminates, or was deleted."""
 
     fact: ClassVar[str] = "gone"

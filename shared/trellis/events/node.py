@@ -1,4 +1,4 @@
-"""Facts about Nodes, said by ``node_watcher``. Key: the node's name."""
+"""Events about Nodes, published by ``node_watcher``. Key: name of the node."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from trellis.events.envelope import FactData
 
 
 class NodeFact(FactData):
-    """What every fact about a Node carries."""
+    """Common fields of the events about a Node."""
 
     noun: ClassVar[str] = "node"
 
     name: str = Field(min_length=1, max_length=253, description="metadata.name of the Node")
-    uid: str = Field(min_length=1, description="metadata.uid: a node replaced under the same name has another")
-    resource_version: str = Field(description="metadata.resourceVersion of the Node that was observed")
+    uid: str = Field(
+        min_length=1, description="metadata.uid of the Node; it changes if the Node is replaced under the same name"
+    )
+    resource_version: str = Field(description="metadata.resourceVersion of the observed Node")
 
     def key(self) -> tuple[str, ...]:
-        """Return the node's name."""
+        """Return the name of the node."""
         return (self.name,)
 
 
 class NodeOptedIn(NodeFact):
-    """A Node is to run Wasm: by its annotation, or because every node is provisioned."""
+    """A Node opted in to Wasm, by its annotation or by automatic provisioning."""
 
     fact: ClassVar[str] = "opted_in"
 
@@ -32,33 +34,33 @@ class NodeOptedIn(NodeFact):
     operating_system: str = Field(description="status.nodeInfo.operatingSystem: linux, …")
     runtime_version: str = Field(description="status.nodeInfo.containerRuntimeVersion: containerd://2.0.0, …")
     labels: dict[str, str] = Field(default_factory=dict, description="metadata.labels")
-    by: str = Field(description="Annotation or AutoProvision")
+    by: str = Field(description="cause of the opt-in: Annotation or AutoProvision")
 
 
 class NodeOptedOut(NodeFact):
-    """A Node no longer wants to run Wasm."""
+    """A Node opted out of Wasm."""
 
     fact: ClassVar[str] = "opted_out"
 
 
 class NodeReplaced(NodeFact):
-    """Another Node took the name: nothing known of the former one holds for it."""
+    """A Node was replaced by another one of the same name; its state starts from nothing."""
 
     fact: ClassVar[str] = "replaced"
 
-    former_uid: str = Field(description="uid of the Node that had the name before")
+    former_uid: str = Field(description="metadata.uid of the former Node of that name")
 
 
 class NodeGone(NodeFact):
-    """A Node that had opted in was deleted."""
+    """An opted-in Node was deleted."""
 
     fact: ClassVar[str] = "gone"
 
 
 class NodeReady(NodeFact):
-    """A Node carries the labels that say it runs Wasm, and what was proved."""
+    """A Node was labelled as ready to run Wasm."""
 
     fact: ClassVar[str] = "ready"
 
-    digest: str = Field(description="digest of what was installed")
-    verified: str = Field(description="what was proved: canary, handler or job")
+    digest: str = Field(description="digest of the installed specification")
+    verified: str = Field(description="kind of the verification: canary, handler or job")

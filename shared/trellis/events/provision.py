@@ -1,4 +1,4 @@
-"""Facts about provisioning one node, said by ``provisioner``. Key: the node's name."""
+"""Events about provisioning one node, published by ``provisioner``. Key: name of the node."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ from trellis.events.envelope import FactData
 
 
 class ProvisionFact(FactData):
-    """What every fact about provisioning carries."""
+    """Common fields of the events about provisioning."""
 
     noun: ClassVar[str] = "provision"
 
     node: str = Field(min_length=1, max_length=253, description="metadata.name of the Node")
     node_uid: str = Field(min_length=1, description="metadata.uid of the Node")
-    digest: str = Field(description="digest of what is to be installed, 16 hex digits")
-    attempt: int = Field(ge=1, description="1 for the first try of this digest on this node")
+    digest: str = Field(description="digest of the specification to install, 16 hex digits")
+    attempt: int = Field(ge=1, description="number of the attempt with this digest on this node, from 1")
     job: str = Field(description="namespace/name of the installer Job")
 
     def key(self) -> tuple[str, ...]:
-        """Return the node's name."""
+        """Return the name of the node."""
         return (self.node,)
 
 
 class ProvisionStarted(ProvisionFact):
-    """An installer Job exists for the node."""
+    """The provisioner created an installer Job for a node."""
 
     fact: ClassVar[str] = "started"
 
 
 class ProvisionSucceeded(ProvisionFact):
-    """The installer's work is proved on the node."""
+    """The installation on a node succeeded and was verified."""
 
     fact: ClassVar[str] = "succeeded"
 
-    verified: str = Field(description="what was proved: canary, handler or job")
+    verified: str = Field(description="kind of the verification: canary, handler or job")
 
 
 class ProvisionFailed(ProvisionFact):
-    """One attempt failed; another follows."""
+    """An attempt on a node failed; the provisioner retries with backoff."""
 
     fact: ClassVar[str] = "failed"
 
-    reason: str = Field(description="CamelCase, as in conditions")
-    message: str = Field(description="for people: with the installer's own last log lines")
+    reason: str = Field(description="CamelCase reason, as in conditions")
+    message: str = Field(description="human-readable message with the last log lines of the installer")
 
 
 class ProvisionRemoved(ProvisionFact):
-    """The node opted out and no installer Job of ours works on it any more."""
+    """A node opted out and no installer Job of Trellis runs on it any more."""
 
     fact: ClassVar[str] = "removed"

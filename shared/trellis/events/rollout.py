@@ -1,4 +1,4 @@
-"""Facts about a rollout over many nodes, said by ``provisioner``. Key: the digest that is rolled out."""
+"""Events about a rollout to many nodes, published by ``provisioner``. Key: digest of the rollout."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from trellis.events.envelope import FactData
 
 
 class RolloutFact(FactData):
-    """What every fact about a rollout carries."""
+    """Common fields of the events about a rollout."""
 
     noun: ClassVar[str] = "rollout"
 
-    digest: str = Field(
-        min_length=1, description="what is rolled out: the digest of a legacy installer, or <shim>-<generation>"
-    )
-    shim: str | None = Field(default=None, description="name of the Shim; kwasm is the legacy installer image")
-    failing: int = Field(ge=0, description="nodes whose last attempt failed")
+    digest: str = Field(min_length=1, description="digest of the KWasm-compatible image, or <shim>-<generation>")
+    shim: str | None = Field(default=None, description="name of the Shim; kwasm for the KWasm-compatible image")
+    failing: int = Field(ge=0, description="number of nodes whose last attempt failed")
 
     def key(self) -> tuple[str, ...]:
         """Return the digest."""
@@ -26,14 +24,14 @@ class RolloutFact(FactData):
 
 
 class RolloutHalted(RolloutFact):
-    """Too many nodes failed: no further node is begun, failed ones are still tried again."""
+    """A rollout halted because too many nodes failed. Failed nodes are still retried, no further node is started."""
 
     fact: ClassVar[str] = "halted"
 
-    limit: int = Field(ge=1, description="failing nodes at which the rollout halts")
+    limit: int = Field(ge=1, description="number of failed nodes at which the rollout halts")
 
 
 class RolloutResumed(RolloutFact):
-    """Fewer nodes fail than the limit: further nodes are begun again."""
+    """A halted rollout resumed because fewer nodes fail than the limit."""
 
     fact: ClassVar[str] = "resumed"

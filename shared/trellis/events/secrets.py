@@ -1,6 +1,6 @@
-"""Facts about Secrets that components asked for, said by ``secrets_backend``. Key: namespace and name of the Secret.
+"""Events about Secrets requested by components, published by ``secrets_backend``. Key: namespace and name.
 
-Invariant: no value of a Secret, no token and no key is in any of them.
+Invariant: no event contains a value of a Secret, a token or a key.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LONGEST = 1024
 
 
 class SecretFact(FactData):
-    """What every fact about a Secret carries."""
+    """Common fields of the events about a Secret."""
 
     noun: ClassVar[str] = "secret"
 
@@ -28,56 +28,66 @@ class SecretFact(FactData):
 
 
 class SecretAnswered(SecretFact):
-    """What every fact about a request for a Secret carries."""
+    """Common fields of the events about a request for a Secret."""
 
     field: str = Field(description="key in the data of the Secret")
-    application: str | None = Field(default=None, description="name of the application, as the host says it")
-    entity: str = Field(description="public key of the component or provider, as its token says it")
-    issuer: str = Field(description="public key that signed the entity's token; anybody can sign one")
-    host: str = Field(description="public key of the host, as its token says it")
-    backend: str = Field(description="name of the backend that was asked")
-    user: str = Field(default="", description="who the Secret was, or was to be, read as; empty if nobody")
-    count: int = Field(default=1, ge=1, description="how many equal answers this stands for")
+    application: str | None = Field(default=None, description="name of the application as reported by the host")
+    entity: str = Field(description="public key of the component or provider, from its token")
+    issuer: str = Field(
+        description="public key that signed the token of the entity; not authenticated, anyone can sign one"
+    )
+    host: str = Field(description="public key of the host, from its token")
+    backend: str = Field(description="name of the requested backend")
+    user: str = Field(default="", description="Kubernetes user impersonated to read the Secret; empty if none")
+    count: int = Field(default=1, ge=1, description="number of equal answers that this event aggregates")
 
 
 class SecretGranted(SecretAnswered):
-    """A component or provider was given an entry of a Secret."""
+    """A component or provider received an entry of a Secret."""
 
     fact: ClassVar[str] = "granted"
 
     uid: str = Field(description="metadata.uid of the Secret")
     resource_version: str = Field(description="metadata.resourceVersion of the Secret")
-    rule: str = Field(description="what allowed it: the groups' own namespace, or a SecretGrant")
+    rule: str = Field(description="rule that allowed the access: the namespace of the host groups, or a SecretGrant")
 
 
 class SecretDenied(SecretAnswered):
-    """A component or provider was refused an entry of a Secret, which may not exist."""
+    """A component or provider was denied an entry of a Secret, which may not exist."""
 
     fact: ClassVar[str] = "denied"
 
-    namespace: str = Field(description="metadata.namespace of the Secret; empty if it says none that can be")
-    name: str = Field(description="metadata.name of the Secret; empty if it says none that can be")
-    field: str = Field(description="key in the data of the Secret; empty if it says none that can be")
-    error: str = Field(description="the protocol's error: PolicyError, UpstreamError, SecretNotFound, Other")
-    message: str = Field(default="", max_length=_LONGEST, description="why, as the host was told")
+    namespace: str = Field(description="metadata.namespace of the Secret; empty if the request contains no valid one")
+    name: str = Field(description="metadata.name of the Secret; empty if the request contains no valid one")
+    field: str = Field(description="key in the data of the Secret; empty if the request contains no valid one")
+    error: str = Field(
+        description="error of the wasmCloud secrets protocol: PolicyError, UpstreamError, SecretNotFound, Other"
+    )
+    message: str = Field(
+        default="", max_length=_LONGEST, description="human-readable message, as in the answer to the host"
+    )
 
 
 class SecretUsers(BaseModel):
-    """Groups of hosts that may have been given a Secret: all of a namespace on a lattice."""
+    """Host groups that may have received a Secret: all groups of a namespace on a lattice."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
-    namespace: str = Field(description="namespace of the groups")
-    lattice: str = Field(description="their lattice")
+    namespace: str = Field(description="namespace of the host groups")
+    lattice: str = Field(description="name of the lattice of the host groups")
 
 
 class SecretChanged(SecretFact):
-    """A Secret that was given to components is another than it was then."""
+    """A Secret changed after components received it."""
 
     fact: ClassVar[str] = "changed"
 
     uid: str = Field(description="metadata.uid of the Secret")
     resource_version: str = Field(description="metadata.resourceVersion of the Secret")
-    hosts: list[str] = Field(description="public keys of the hosts that asked for it, as their tokens say them")
-    groups: list[SecretUsers] = Field(description="groups of hosts on the links that it was given over")
-    applications: list[str] = Field(default_factory=list, description="applications that it was given to")
+    hosts: list[str] = Field(description="public keys of the hosts that requested the Secret, from their tokens")
+    groups: list[SecretUsers] = Field(
+        description="host groups on the lattice connections over which the Secret was sent"
+    )
+    applications: list[str] = Field(
+        default_factory=list, description="names of the applications that received the Secret"
+    )

@@ -1,4 +1,4 @@
-"""Facts about Services that mirror applications, said by ``service_reflector``. Key: namespace and name."""
+"""Events about reflected Services, published by ``service_reflector``. Key: namespace and name."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from trellis.events.envelope import FactData
 
 
 class ServiceFact(FactData):
-    """What every fact about a mirrored application carries."""
+    """Common fields of the events about a reflected Service."""
 
     noun: ClassVar[str] = "service"
 
     namespace: str = Field(min_length=1, description="metadata.namespace of the Service")
     name: str = Field(min_length=1, description="metadata.name of the Service")
     uid: str = Field(min_length=1, description="metadata.uid of the Service")
-    lattice: str = Field(description="name of the application's lattice")
+    lattice: str = Field(description="name of the lattice of the application")
     application: str = Field(min_length=1, description="name of the application")
 
     def key(self) -> tuple[str, ...]:
@@ -26,15 +26,15 @@ class ServiceFact(FactData):
 
 
 class ServiceReflected(ServiceFact):
-    """A Service leads to what an application listens on."""
+    """A Service routes to the listening hosts of an application."""
 
     fact: ClassVar[str] = "reflected"
 
-    deployed: str = Field(description="version of the application")
+    deployed: str = Field(description="deployed version of the application")
     ports: list[int] = Field(description="ports of the Service")
 
 
 class ServiceRemoved(ServiceFact):
-    """A Service was removed: its application is not deployed any more, or is to have none here."""
+    """A reflected Service was deleted because its application is undeployed or no longer requests it."""
 
     fact: ClassVar[str] = "removed"

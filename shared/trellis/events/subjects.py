@@ -1,8 +1,8 @@
-"""The one table of types, subjects, streams and owners; nothing else spells a subject.
+"""Table of event types, subjects, streams and publishers. No other module spells a subject.
 
-Pure. In: cluster, fact, names. Out: NATS subjects and back. Called by ``trellis.bus``, the generator of schemas, tests.
-Invariant: ``unescape(escape(s)) == s`` for every string, and ``escape(s)`` is one NATS token.
-Source: NATS subject rules (tokens are separated by dots; ``*``, ``>`` and white space are not allowed in them).
+Pure. In: cluster, event data, names. Out: NATS subjects and back. Called by ``trellis.bus``, the generator of schemas,
+tests. Invariant: ``unescape(escape(s)) == s`` for every string, and ``escape(s)`` is one NATS token. Source: NATS
+subject rules (tokens are separated by dots; ``*``, ``>`` and white space are not allowed in them).
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ APPLICATION_MANAGER: Final = "application_manager"
 SECRETS_BACKEND: Final = "secrets_backend"
 CONTROLLER_HOST: Final = "controller_host"
 CONSOLE: Final = "console"
-"""Says nothing; it reads, as a user of its own."""
+"""Publishes nothing; it reads as its own NATS user."""
 
 
 @dataclass(frozen=True, slots=True)
 class FactSpec:
-    """One row of the table: a fact's model, the service that alone says it, and its stream."""
+    """A row of the table: the model of an event, its only publisher, and its stream."""
 
     model: type[FactData]
     owner: str
@@ -67,17 +67,17 @@ class FactSpec:
 
     @property
     def tokens(self) -> str:
-        """The two subject tokens that name the fact: ``<noun>.<fact>``, from the second version on ``…-v2``.
+        """The two subject tokens that name the event: ``<noun>.<fact>``, from the second version on ``…-v2``.
 
-        Each version has subjects of its own, so that readers of the first, who take a type they do not know for a
-        mistake, are not given the second while both are said.
+        Each version has its own subjects: readers of the first version treat unknown types as errors, and must not
+        receive the second one while both are published.
         """
         version = "" if self.model.version == 1 else f"-v{self.model.version}"
         return f"{self.model.noun}.{self.model.fact}{version}"
 
     @property
     def key_fields(self) -> tuple[str, ...]:
-        """The fields of the data that end the subject, one token each."""
+        """Fields of the data that are the last tokens of the subject."""
         # Each field holds its own name, so the key tells which fields it is made of.
         names: dict[str, Any] = {name: name for name in self.model.model_fields}
         return self.model.model_construct(**names).key()
@@ -144,7 +144,7 @@ def unescape(token: str) -> str:
     """Return the name that :func:`escape` was given.
 
     Raises:
-        ValueError: the token is none that ``escape`` makes.
+        ValueError: ``escape`` never returns this token.
     """
     if token == _EMPTY:
         return ""
@@ -161,36 +161,36 @@ def unescape(token: str) -> str:
             break
     name = raw.decode("utf-8", "surrogatepass") if position == len(token) else ""
     if escape(name) != token:
-        message = f"{token!r} is no escaped name"
+        message = f"{token!r} is not an escaped name"
         raise ValueError(message)
     return name
 
 
 def spec_of(model: type[FactData]) -> FactSpec:
-    """Return the row of a fact's model; KeyError for a model that is not in the table."""
+    """Return the row of a model; KeyError if the table does not contain it."""
     return _BY_MODEL[model]
 
 
 def spec_of_type(ce_type: str) -> FactSpec | None:
-    """Return the row of a CloudEvents type, None for a type this version does not know."""
+    """Return the row of a CloudEvents type, None for an unknown type."""
     return _BY_TYPE.get(ce_type)
 
 
 def fact_subject(cluster: str, fact: FactData) -> str:
-    """Return the subject a fact is published on: ``trellis.evt.<cluster>.<noun>.<fact>.<key…>``."""
+    """Return the subject of an event: ``trellis.evt.<cluster>.<noun>.<fact>.<key…>``."""
     spec = spec_of(type(fact))
     return ".".join((ROOT_EVENTS, escape(cluster), spec.tokens, *map(escape, fact.key())))
 
 
 def fact_filter(cluster: str, model: type[FactData]) -> str:
-    """Return the subject filter of all facts of one model in a cluster."""
+    """Return the subject filter for all events of a model in a cluster."""
     return f"{ROOT_EVENTS}.{escape(cluster)}.{spec_of(model).tokens}.>"
 
 
 def facts_filter(cluster: str | None, noun: str | None = None) -> str:
-    """Return the subject filter of all facts, of one cluster and about one noun if given.
+    """Return the subject filter for all events, of one cluster and one noun if given.
 
-    Without a noun it takes whatever stands below the cluster (or the root), a fact or not.
+    Without a noun it matches every subject below the cluster (or the root), even those of no known event.
     """
     if cluster is None and noun is None:
         return f"{ROOT_EVENTS}.{_REST}"
@@ -198,7 +198,7 @@ def facts_filter(cluster: str | None, noun: str | None = None) -> str:
 
 
 class PatternFault(StrEnum):
-    """What a pattern lacks."""
+    """Reasons why a pattern is invalid."""
 
     TOKENS = "InvalidTokens"
     WILDCARD = "WildcardInToken"
@@ -208,7 +208,7 @@ class PatternFault(StrEnum):
 
 
 class PatternError(ValueError):
-    """A pattern that no fact can match; ``fault``: why."""
+    """A pattern that no event can match; ``fault``: the reason."""
 
     def __init__(self, fault: PatternFault, message: str) -> None:
         super().__init__(message)
@@ -216,34 +216,32 @@ class PatternError(ValueError):
 
 
 def pattern_filter(pattern: str, cluster: str | None) -> str:
-    """Return the subject filter that a person means by a pattern of NATS.
+    """Return the subject filter for a NATS pattern that a user entered.
 
     Args:
         pattern: ``<noun>.<fact>.<key…>`` with wildcards, or the same absolute: ``trellis.evt.<cluster>.…``.
-        cluster: the cluster of a relative pattern; None is any.
+        cluster: cluster of a relative pattern; None matches all.
 
     Raises:
-        PatternError: it is no pattern, or none that a fact can match; the message says what is needed.
+        PatternError: it is not a pattern, or no event can match it; the message states the valid form.
     """
     tokens = pattern.split(".")
     if not all(tokens) or not pattern.isprintable() or " " in pattern:
         raise PatternError(PatternFault.TOKENS, "needs tokens separated by single dots, without spaces: node.ready.*")
     if any(wildcard in token and token != wildcard for token in tokens for wildcard in (_ANY, _REST)):
-        raise PatternError(
-            PatternFault.WILDCARD, "needs wildcards that stand for whole tokens: node.*.n1, not node.opt*.n1"
-        )
+        raise PatternError(PatternFault.WILDCARD, "needs wildcards that are whole tokens: node.*.n1, not node.opt*.n1")
     if _REST in tokens[:-1]:
-        raise PatternError(PatternFault.REST_NOT_LAST, "needs > to be the last token: it stands for one or more")
+        raise PatternError(PatternFault.REST_NOT_LAST, "needs > as the last token: it matches one or more tokens")
     if tokens[0] != ROOT_EVENTS.split(".", maxsplit=1)[0]:
         tokens = [*ROOT_EVENTS.split("."), _token(cluster), *tokens]
     elif not pattern.startswith(f"{ROOT_EVENTS}."):
         raise PatternError(
-            PatternFault.ROOT, f"needs to begin with {ROOT_EVENTS}. if it is absolute: {ROOT_EVENTS}.*.node.>"
+            PatternFault.ROOT, f"needs the prefix {ROOT_EVENTS}. if it is absolute: {ROOT_EVENTS}.*.node.>"
         )
     if tokens[-1] != _REST and len(tokens) < _SHORTEST:
         raise PatternError(
             PatternFault.TOO_SHORT,
-            "matches no fact: they have <noun>.<fact>.<key>; > at the end stands for all that follows",
+            "matches no event: the form is <noun>.<event>.<key>; > at the end matches the rest",
         )
     return ".".join(tokens)
 
@@ -253,27 +251,27 @@ def _token(name: str | None) -> str:
 
 
 def copy_subject(cluster: str, lattice: str, event: str) -> str:
-    """Return where the copy of a lattice's event is said: ``trellis.lattice.<cluster>.<lattice>.<event>``."""
+    """Return the subject of a forwarded lattice event: ``trellis.lattice.<cluster>.<lattice>.<event>``."""
     return ".".join((ROOT_LATTICE, escape(cluster), escape(lattice), escape(event)))
 
 
 def copies_filter(cluster: str | None = None, lattice: str | None = None) -> str:
-    """Return the subject filter of copies of lattice events, of one cluster and of one lattice if given."""
+    """Return the subject filter for forwarded lattice events, of one cluster and one lattice if given."""
     return f"{ROOT_LATTICE}.{_token(cluster)}.{_token(lattice)}.{_REST}"
 
 
 def dead_filter(cluster: str | None = None) -> str:
-    """Return the subject filter of all dead letters, or of a cluster's."""
+    """Return the subject filter for all dead letters, or for those of a cluster."""
     return f"{ROOT_DEAD}.{escape(cluster)}.{_REST}" if cluster else f"{ROOT_DEAD}.{_REST}"
 
 
 def can_be_said(subject: str) -> bool:
-    """Return whether a message can stand on this subject of ours: a fact's, or that of a lattice event's copy."""
+    """Return whether the subject is one of an event or of a forwarded lattice event."""
     return bool(_SAID.fullmatch(subject))
 
 
 def plain(token: str) -> str:
-    """Return the name that stands in a subject, or the token itself if it is none that ``escape`` makes."""
+    """Return the unescaped name of a subject token, or the token itself if it is not escaped."""
     try:
         return unescape(token)
     except ValueError:
@@ -281,5 +279,5 @@ def plain(token: str) -> str:
 
 
 def dead_subject(cluster: str, service: str, noun: str, key: tuple[str, ...]) -> str:
-    """Return the subject of a message a service gave up on: ``trellis.dead.<cluster>.<service>.<noun>.<key…>``."""
+    """Return the subject of a dead letter: ``trellis.dead.<cluster>.<service>.<noun>.<key…>``."""
     return ".".join((ROOT_DEAD, escape(cluster), escape(service), escape(noun), *map(escape, key or ("",))))

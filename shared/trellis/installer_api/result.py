@@ -153,7 +153,7 @@ _TYPES: Final[Mapping[str, type]] = {"str": str, "bool": bool, "int": int}
 
 
 def parse_result(line: str) -> InstallResult | None:
-    """Read a termination message; None if it is not one of ours (a legacy image's, or log lines)."""
+    """Read a termination message; None if it is not one of Trellis (a legacy image's, or log lines)."""
     try:
         value = read_json(line)
         reason = value.get("reason")

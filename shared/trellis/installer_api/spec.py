@@ -98,7 +98,7 @@ class WantedShim:
 class InstallSpec:
     """All that one run is asked to do: the shims, and what may be relaxed.
 
-    ``retry_refused``: a person asked for another try of what the container runtime did not come up with (ADR 24).
+    ``retry_refused``: a user asked for another try of what the container runtime did not come up with (ADR 24).
     """
 
     shims: tuple[WantedShim, ...]
@@ -134,7 +134,7 @@ def parse_spec(text: str, *, removal: bool = False) -> InstallSpec:
     try:
         value = read_json(text)
     except ValueError as error:
-        message = f"the specification is no JSON: {error}"
+        message = f"the specification is not JSON: {error}"
         raise SpecError(message) from error
     if not isinstance(value, dict) or not isinstance(value.get("shims"), list):
         raise SpecError('the specification must be an object with a list "shims"')
@@ -183,7 +183,7 @@ def _shim(value: object, where: str) -> WantedShim:
 
 
 def _is_utf_8(text: str) -> bool:
-    """Whether a text can be written: JSON may have halves of surrogate pairs in it."""
+    """Return whether a text can be written: JSON may have halves of surrogate pairs in it."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -208,7 +208,7 @@ def _source(value: object, where: str) -> Source:
         raise SpecError(f"{where}.os: only linux is supported, not {item['os']!r}")
     arch = item.get("arch")
     if arch is not None and (not isinstance(arch, str) or arch not in ARCHITECTURES):
-        raise SpecError(f"{where}.arch: {arch!r} is none of {', '.join(ARCHITECTURES)}")
+        raise SpecError(f"{where}.arch: {arch!r} is not one of {', '.join(ARCHITECTURES)}")
     location = _text(item, "location", where, re.compile(r"(https?://|oci(\+http)?://|/)[\x21-\x7e]+"))
     member = item.get("member")
     if member is not None and (not isinstance(member, str) or not member):
@@ -256,7 +256,7 @@ def _sha256(item: Mapping[str, Any], key: str, where: str) -> str | None:
         return None
     found = _SHA256.fullmatch(value) if isinstance(value, str) else None
     if not found:
-        raise SpecError(f"{where}.{key}: {value!r} is no SHA-256 (64 hexadecimal digits)")
+        raise SpecError(f"{where}.{key}: {value!r} is not a SHA-256 (64 hexadecimal digits)")
     return found[1].lower()
 
 

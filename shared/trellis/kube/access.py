@@ -141,7 +141,7 @@ class Credentials:
             raise AccessError(message) from None
         token = str(value).strip() if value else ""
         if not (token.isascii() and token.isprintable()):
-            raise AccessError(f"the token for {self.server} has characters that a header cannot have")
+            raise AccessError(f"the token for {self.server} contains characters that are invalid in a header")
         return token or None
 
     def open_session(self, connections: int = CONNECTIONS) -> Session:
@@ -158,7 +158,7 @@ class Credentials:
 
 
 class _Connection(ResponseHandler):
-    """One that is let go of at once: by itself TLS waits 30 s for the goodbye of a server that is frozen or cut off."""
+    """One that is released at once: by itself TLS waits 30 s for the goodbye of a server that is frozen or cut off."""
 
     def close(self) -> None:
         self.abort()
@@ -243,7 +243,7 @@ def _source(access: Access) -> str | None:
         return None
     home = Path(_HOME_KUBECONFIG).expanduser()
     if not home.is_file():
-        message = f"no cluster to talk to: this is no pod, and {home} does not exist: set TRELLIS_KUBECONFIG"
+        message = f"no cluster configured: not running in a pod, and {home} does not exist: set TRELLIS_KUBECONFIG"
         raise AccessError(message)
     return str(home)
 
@@ -269,5 +269,5 @@ def _why(error: BaseException) -> str:
     if mark is not None:
         return f"not valid YAML at line {mark.line + 1}"
     if isinstance(error, (TypeError, AttributeError, KeyError)):
-        return "it is no complete kubeconfig (clusters, users, contexts, current-context)"
+        return "the kubeconfig is incomplete (clusters, users, contexts, current-context)"
     return (str(error).splitlines() or [type(error).__name__])[0]

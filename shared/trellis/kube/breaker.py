@@ -1,8 +1,8 @@
 """Asks before anything is destroyed, and remembers the answer in Kubernetes.
 
-In: destructions a service has decided on. Out: leave, or how long to wait. Called by each ``apply``; made anew for each
-term of leadership. Invariants: leave is stored before it is given, by compare-and-swap, so it survives a crash and a
-change of leader; without an answer of the API server nothing is destroyed; a record that vanishes or breaks while
+In: destructions a service has decided on. Out: leave, or how long to wait. Called by each ``apply``; re-created for
+each term of leadership. Invariants: leave is stored before it is given, by compare-and-swap, so it survives a crash and
+a change of leader; without an answer of the API server nothing is destroyed; a record that vanishes or breaks while
 this process knows it is written again, one that nobody knows and nobody can read counts as open. While nothing is
 destroyed and nothing is held it costs one read a term.
 """
@@ -130,7 +130,7 @@ class Breaker:
             self._withdrawn.add((kind, token))
 
     async def run(self) -> None:
-        """Learn what a former leader left open, and notice when a person closes it; until cancelled."""
+        """Learn what a former leader left open, and notice when a user closes it; until cancelled."""
         gauges = [(self.kube.telemetry.service, kind) for kind in self.scope.populations]
         try:
             while True:
@@ -165,7 +165,7 @@ class Breaker:
                 request.error = error
 
     async def _agree(self, requests: Sequence[_Request]) -> None:
-        """Answer so that the answer stands in Kubernetes; whoever wrote meanwhile is heard first."""
+        """Answer so that the answer stands in Kubernetes; whoever wrote in the meantime is heard first."""
         for left in reversed(range(_TRIES)):
             if not self._known:
                 await self._read()
@@ -228,7 +228,7 @@ class Breaker:
         self._states = {kind: state for kind, state in stored.items() if state is not None}
         for kind in (set(known) | {kind for kind, state in stored.items() if state is None}) - set(self._states):
             if kind not in known:
-                _log.error("the breaker's record cannot be read: destructions are held", kind=kind)
+                _log.error("circuit breaker record invalid, deletions paused", kind=kind)
             self._states[kind] = known.get(kind) or unreadable(self._now(), self.limits)
             self._repair = True
         self._known = True
@@ -242,7 +242,7 @@ class Breaker:
         self._version, self._repair = written["metadata"]["resourceVersion"], False
 
     async def _look(self) -> None:
-        """Read the record anew; an outage is only a reason to look again."""
+        """Read the record again; an outage is only a reason to look again."""
         before = self._open_kinds()
         try:
             async with self._lock:
@@ -254,14 +254,14 @@ class Breaker:
             self._known = False
             if self._complained != (why := type(error).__name__):
                 self._complained = why
-                _log.warning("breakers cannot be read: until then nothing is destroyed", error=str(error))
+                _log.warning("circuit breakers cannot be read, deletions paused", error=str(error))
             return
         self._complained = ""
         self._show()
         self._say_closed(before - self._open_kinds())
 
     async def _forget_ended(self) -> None:
-        """Take out of the record what is held no more; whoever wrote meanwhile is heard at the next look."""
+        """Take out of the record what is held no more; whoever wrote in the meantime is heard at the next look."""
         kinds = self._open_kinds() & self.scope.present.keys()
         found = {kind: there for kind in kinds if (there := self.scope.present[kind]()) is not None}
         ended = {mark for mark in self._withdrawn if mark[0] in found}
@@ -284,9 +284,9 @@ class Breaker:
             opening = states[kind].opening
             assert opening is not None
             _log.error(
-                "breaker opened: destructions are held",
+                "circuit breaker opened, deletions paused",
                 kind=kind,
-                why=opening.why,
+                reason=opening.why,
                 seconds=round(opening.until - opening.since),
                 close=f"trellis circuit-breaker close {self.scope.service.replace('_', '-')} {kind}",
             )
@@ -297,7 +297,7 @@ class Breaker:
         for kind in sorted(kinds):
             closing = self._states.get(kind, State()).closing
             by = closing.by if closing and closing.until > self._now() else "time"
-            _log.warning("breaker closed: what was held is tried again", kind=kind, by=by)
+            _log.warning("circuit breaker closed, retrying the paused deletions", kind=kind, by=by)
         if kinds:
             self._told.clear()
             self.released()

@@ -2,7 +2,7 @@
 
 In: a ``Call`` (what it is about) and an ``HttpRequest``. Out: the answer's JSON, or a ``KubeError``. Called by
 ``trellis.kube.client``. Invariants: a write is sent once unless the server said it did not process it (aiohttp may send
-a PUT or DELETE anew on a connection that was closed while idle; these carry what they expect, so that is harmless);
+a PUT or DELETE again on a connection that was closed while idle; these carry what they expect, so that is harmless);
 nothing takes longer than its budget; a guard is asked before each write.
 """
 
@@ -110,7 +110,7 @@ class Caller:
         try:
             return await parse(reply.body, decode)
         except orjson.JSONDecodeError:
-            raise unavailable(call, f"the answer of {self.transport.server} is no JSON") from None
+            raise unavailable(call, f"the answer of {self.transport.server} is not JSON") from None
 
     async def reply(self, call: Call, request: HttpRequest, *, timeout: float) -> Reply:  # noqa: ASYNC109
         """Return a good answer as it came; otherwise as ``call``."""

@@ -105,7 +105,7 @@ class Claim:
                 await asyncio.sleep(self._timings.again)  # the holder renewed it a moment ago
                 continue
             except (KubeError, NotLeading) as error:
-                _log.warning("a waiting installation could not be recorded", error=str(error))
+                _log.warning("waiting installation could not be recorded", error=str(error))
             await asyncio.sleep(self._timings.record)
             self._waiting.clear()
 

@@ -96,7 +96,7 @@ class Kube(ClientViews):
         return self._caller.clock()
 
     async def wait_available(self) -> None:
-        """Return once the server is ready; tries for ever, with one warning while it is not."""
+        """Return once the server is ready; tries forever, with one warning while it is not."""
         attempts = Attempts()
         warned = False
         while True:
@@ -105,13 +105,13 @@ class Kube(ClientViews):
             except KubeError as error:
                 self.health.not_ready("kubernetes", str(error))
                 if not warned:
-                    log.warning("Kubernetes does not answer, trying on", server=self.server, error=str(error))
+                    log.warning("Kubernetes API unreachable, retrying", server=self.server, error=str(error))
                 warned = True
                 await asyncio.sleep(attempts.next())
             else:
                 self.health.ready("kubernetes")
                 if warned:
-                    log.info("Kubernetes answers again", server=self.server)
+                    log.info("Kubernetes API reachable again", server=self.server)
                 return
 
     async def create(
@@ -253,7 +253,7 @@ class Kube(ClientViews):
             try:
                 await self.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
             except AlreadyExists:
-                log.debug("namespace was made meanwhile", namespace=name)
+                log.debug("namespace was created concurrently", namespace=name)
 
     def _expect(self, check: Callable[[str, B], None], what: str, body: B) -> None:
         """Raise ValueError if this is a leader's view and the body does not name what was read."""

@@ -1,4 +1,4 @@
-"""One connection seen otherwise: with a guard, as somebody else, or with connections of its own.
+"""One connection seen otherwise: with a guard, as another writer, or with connections of its own.
 
 In: a connection. Out: views of it, which do the same. Called by services through ``trellis.kube.client.Kube``.
 Invariant: a view changes nothing about what it is a view of.

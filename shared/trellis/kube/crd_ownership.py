@@ -1,9 +1,9 @@
-"""Whose definition of a kind of ours stands in a cluster, and whether objects of it can be served.
+"""Whose definition of a kind of Trellis stands in a cluster, and whether objects of it can be served.
 
 Pure. In: the definition and the APIService of a kind, as the API server has them. Out: where it stands, and what to do.
-Called by ``trellis crds`` and ``trellis migrate``. Invariant: a definition of somebody else is never taken for ours;
+Called by ``trellis crds`` and ``trellis migrate``. Invariant: a definition of another owner is never taken for ours;
 KubeVela's, of the same name as ours, is never given away, whatever is asked.
-Source of the facts: KubeVela's chart (``velaapp`` among the short names, ``spec.workflow``), wasmcloud-operator 0.5.1.
+Source of the events: KubeVela's chart (``velaapp`` among the short names, ``spec.workflow``), wasmcloud-operator 0.5.1.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Place(StrEnum):
 
 
 REFUSED: Final = frozenset({Place.UNKNOWN, Place.FORMER, Place.KUBEVELA, Place.OTHER_VERSION, Place.HIDDEN})
-"""Where nothing is applied, unless a person says so where that can be said."""
+"""Where nothing is applied, unless a user says so where that can be said."""
 ADOPTABLE: Final = frozenset({Place.UNKNOWN, Place.FORMER})
-"""Where a person can say that it is to be ours."""
+"""Where a user can say that it is to be ours."""
 
 _OURS: Final = ("app.kubernetes.io/part-of", "trellis")
 _FORMER_OWNERS: Final[Mapping[str, Peer]] = {
@@ -61,7 +61,7 @@ def standing_of(kind: Kind, definition: Manifest | None, registration: Manifest 
     """Return where a kind stands.
 
     Args:
-        kind: one of ours.
+        kind: one of Trellis.
         definition: the CustomResourceDefinition of its name, None if there is none.
         registration: the APIService of its group and version, None if there is none.
     """
@@ -163,7 +163,10 @@ def _unserved(definition: Manifest) -> str:
 
 
 def _covers(wanted: Any, found: Any) -> bool:  # noqa: ANN401 - JSON
-    """Say whether what is found is what is wanted, but for what the API server fills in; fields are compared whole."""
+    """Return whether what is found is what is wanted, but for what the API server fills in.
+
+    Fields are compared whole.
+    """
     if isinstance(wanted, Mapping):
         if not isinstance(found, Mapping):
             return False

@@ -1,10 +1,10 @@
 """Finds out where the API server has a kind, and whether it has one by that name at all.
 
 In: ``apiVersion`` and ``kind``, as in manifests. Out: a ``Resource``, or ``UnknownKind``. Called by services that work
-with kinds nobody knew when they were written. Invariants: one GET a group and version, which all who ask meanwhile
-share; a kind that was not there is looked for again, so that definitions may come later, but not more often than every
-``DiscoveryTimings.again``; what is kept is bounded, whatever is asked for.
-Source: the discovery API of Kubernetes (``APIResourceList``), which every account may read.
+with kinds nobody knew when they were written. Invariants: one GET a group and version, which all who ask in the
+meantime share; a kind that was not there is looked for again, so that definitions may come later, but not more often
+than every ``DiscoveryTimings.again``; what is kept is bounded, whatever is asked for. Source: the discovery API of
+Kubernetes (``APIResourceList``), which every account may read.
 """
 
 from __future__ import annotations
@@ -143,15 +143,15 @@ def _document(call: Call, body: bytes) -> Mapping[str, Any]:
     except orjson.JSONDecodeError:
         found = None
     if not isinstance(found, dict):
-        raise unavailable(call, "the answer is no JSON")
+        raise unavailable(call, "the answer is not JSON")
     return found
 
 
 def _unknown(api_version: str, kind: str, version: _Version, verbs: Collection[str]) -> UnknownKind:
     if kind in version.kinds:
-        message = f"{kind} of {api_version} is nothing that one can {' and '.join(verbs)}"
+        message = f"{kind} of {api_version} does not support {' and '.join(verbs)}"
     elif version.there:
-        message = f"{api_version} has no kind {kind}: is it spelt as in manifests, and is its definition applied?"
+        message = f"{api_version} has no kind {kind}: check the spelling, and that its CRD is applied"
     else:
-        message = f"the API server does not serve {api_version}, of which {kind} should be: is its definition applied?"
+        message = f"the API server does not serve {api_version} of {kind}: check that its CRD is applied"
     return UnknownKind(Call("GET", kind, kind), status=404, reason="UnknownKind", message=message)

@@ -2,7 +2,7 @@
 
 In: the ``exec`` entry of a user. Out: an ``ExecCredential``, or ``PluginFailed`` that names the program and the cause.
 Called by ``trellis.kube.access``. Invariants: a plugin ends within ``PluginTimings.run``, together with what it
-started; it has no terminal to ask a person at; what it prints is in no message, because that is where the token is.
+started; it has no terminal to ask a user at; what it prints is in no message, because that is where the token is.
 Source: client.authentication.k8s.io/v1, "client-go credential plugins".
 """
 
@@ -141,7 +141,7 @@ async def _output(command: str, entry: Mapping[str, Any], death: float) -> bytes
     if printed is None or words is None:
         raise PluginFailed(f"printed more than {_MOST_BYTES} bytes")
     if code:
-        last = (words.decode("utf-8", "replace").strip().splitlines() or ["it gave no reason"])[-1]
+        last = (words.decode("utf-8", "replace").strip().splitlines() or ["no error message"])[-1]
         raise PluginFailed(f"ended with status {code}: {redact_url(last[:_MOST_WORDS])}")
     return printed
 
@@ -167,7 +167,7 @@ def _credential(printed: bytes, api_version: str) -> ExecCredential:
         _text(status.get(field)) for field in ("token", "clientCertificateData", "clientKeyData")
     )
     if not token and not (certificate and key):
-        raise _UnfitError("it has neither a token nor a certificate with its key")
+        raise _UnfitError("it has neither a token nor a certificate with a key")
     expires = _text(status.get("expirationTimestamp"))
     return ExecCredential(token, certificate, key, datetime.fromisoformat(expires).astimezone(UTC) if expires else None)
 

@@ -1,4 +1,4 @@
-"""Keeps a projection of a kind's objects up to date: list, then watch, for ever.
+"""Keeps a projection of a kind's objects up to date: list, then watch, forever.
 
 In: a selection and ``project``, which turns a raw object into a small frozen value. Out: ``objects`` and a call of
 ``on_change`` per real difference. Called by services. Invariants: it cannot go deaf (every wait is bounded, a watch
@@ -39,7 +39,7 @@ _PAGE = 200
 """Objects per page: listing 1,000 Nodes of 6.7 kB costs 9 MiB at its peak, with pages of 500 it is 19 MiB."""
 _SAME_VERSION_AGAIN = {401, 429}
 """Status of a refused watch that says nothing about its resource version."""
-_WITHOUT = "what depends on it is not known, and counts as not there"
+_WITHOUT = "dependent state is unknown and counts as missing"
 """Of a kind that may be refused: other operators that run, say."""
 _FRUITLESS_MOST = 3
 """Watches in a row that ended early without an event or bookmark; then a list shows whether they miss something."""
@@ -176,9 +176,9 @@ class Informer(Generic[T]):
                     pass
             log.info("watch ended early, listing again", resource=self.resource.plural)
         except TimeoutError:
-            log.debug("full list is due", resource=self.resource.plural)
+            log.debug("periodic full list", resource=self.resource.plural)
         except Gone as error:
-            log.info("watch fell behind, listing again", resource=self.resource.plural, error=error.message)
+            log.info("watch expired, listing again", resource=self.resource.plural, error=error.message)
             # Not at once: a server that answers each watch so would be asked for lists in a hot loop.
             await asyncio.sleep(self._attempts.next())
         except KubeError as error:
@@ -186,7 +186,7 @@ class Informer(Generic[T]):
                 await self._failed(error)
 
     async def _done_without(self, error: KubeError) -> bool:
-        """Say whether this informer may do without what was refused it; waits until it is worth another try."""
+        """Return whether this informer may do without what was refused it; waits until it is worth another try."""
         if isinstance(error, NotFound) and self.optional and not self.objects:
             wait = self._timings.absent
         elif isinstance(error, Forbidden) and self.refusable:
@@ -194,13 +194,17 @@ class Informer(Generic[T]):
         else:
             return False
         if self.lacking is None:
-            self._warn("cannot read, going on without", resource=self.resource.plural, error=self.kube.words(error))
+            self._warn(
+                "object kind cannot be read, continuing without it",
+                resource=self.resource.plural,
+                error=self.kube.describe_error(error),
+            )
         self.lacking = error
         self._recovered()
         if isinstance(error, Forbidden) and not self.quiet:
-            self.kube.health.note(self._what, f"{self.kube.words(error)}; {_WITHOUT}")
+            self.kube.health.note(self._what, f"{self.kube.describe_error(error)}; {_WITHOUT}")
         if self.needed is not None and (reason := self.needed()) is not None:
-            self.kube.health.not_ready(self._what, f"{self.kube.words(error)}; {reason}")
+            self.kube.health.not_ready(self._what, f"{self.kube.describe_error(error)}; {reason}")
         await asyncio.sleep(wait)
         return True
 
@@ -251,10 +255,10 @@ class Informer(Generic[T]):
             if not opened:
                 await self._refused(error)
                 return False
-            log.debug("watch was cut", resource=self.resource.plural, error=str(error))
+            log.debug("watch disconnected", resource=self.resource.plural, error=str(error))
             cut = True
             if time.monotonic() - self._progressed >= self._timings.idle:
-                self._witness = None  # silence without a bookmark: what happened meanwhile is not known
+                self._witness = None  # silence without a bookmark: what happened in the meantime is not known
         if time.monotonic() - began >= self._timings.lived:
             self._attempts.reset()
         await asyncio.sleep(self._attempts.next())
@@ -262,7 +266,7 @@ class Informer(Generic[T]):
             return True
         self._fruitless += 1
         if self._fruitless >= _FRUITLESS_MOST:
-            self._witness = None  # a proxy that passes no stream on ends each of them, whatever happens meanwhile
+            self._witness = None  # a proxy that passes no stream on ends each of them, whatever happens in the meantime
         return False
 
     async def _same_history(self) -> bool:
@@ -322,7 +326,7 @@ class Informer(Generic[T]):
         try:
             callback(news)
         except Exception:
-            log.exception("change was not taken", resource=self.resource.plural, key=key)
+            log.exception("change handler failed", resource=self.resource.plural, key=key)
 
     async def _refused(self, error: KubeError) -> None:
         """Wait if the answer says nothing about the version: the same watch may be had then.
@@ -340,10 +344,10 @@ class Informer(Generic[T]):
             self.answered.set()
         if isinstance(error, Forbidden | NotFound):
             self._refusal = error
-        words = self.kube.words(error)
+        words = self.kube.describe_error(error)
         self.kube.health.not_ready(self._what, words)
         if self.failing is None:
-            self._warn("watch is interrupted, trying on", resource=self.resource.plural, error=words)
+            self._warn("watch interrupted, retrying", resource=self.resource.plural, error=words)
         self.failing = error
         # A server that is busy says how long; all who were told so must not come back together.
         await asyncio.sleep((error.retry_after or 0.0) + self._attempts.next())

@@ -26,6 +26,6 @@ class Informers(Generic[T]):
         return iter(self._by_place.values())
 
     def synced(self, namespace: str | None) -> bool:
-        """Say whether all objects of a namespace were seen; None is all namespaces. Of one not watched none were."""
+        """Return whether all objects of a namespace were seen; None is all namespaces. Of one not watched none were."""
         found = self._by_place.get(namespace)
         return found is not None and found.synced.is_set()

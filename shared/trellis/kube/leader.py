@@ -2,9 +2,9 @@
 
 In: a lease's name and an identity. Out: ``lead`` runs while this process leads and is cancelled the moment that is in
 doubt. Called by the runtime of each service. Invariants: ``leading`` is false before another candidate can take over,
-whatever was stopped or cut meanwhile; clocks of machines are never compared; the lease is released when asked to stop.
-Several processes may hold a lease together, as one ``identity``: then it expires soon after the last of them stopped.
-Source: the Lease API; that a record's changes are timed by the observer's own clock is client-go's idea.
+whatever was stopped or cut in the meantime; clocks of machines are never compared; the lease is released when asked to
+stop. Several processes may hold a lease together, as one ``identity``: then it expires soon after the last of them
+stopped. Source: the Lease API; that a record's changes are timed by the observer's own clock is client-go's idea.
 """
 
 from __future__ import annotations
@@ -138,17 +138,21 @@ class Leader:
             health.ready(self._what)
             return
         held = f"Lease {self._namespace}/{self._name} is held by {record.holder}, which "
-        unmarked = f"{held}has not marked it: is that a replica of this service?" if not record.marked else ""
+        unmarked = (
+            f"{held}has not annotated it: check that the holder is a replica of this service"
+            if not record.marked
+            else ""
+        )
         health.note(self._what, unmarked)
         seconds = boot_clock() - self._observed_at
         if seconds > self._timings.duration:
             left = max(0.0, self._expires_in(record))
-            health.not_ready(self._what, f"{held}has not renewed it for {seconds:.0f} s; it is taken in {left:.0f} s")
+            health.not_ready(self._what, f"{held}has not renewed it for {seconds:.0f} s; it expires in {left:.0f} s")
         elif record.stranger:
             health.not_ready(
                 self._what,
-                f"{held}is no replica of this service: the last one was {record.marked}. Stop it; the Lease is taken "
-                "once it is not renewed any more",
+                f"{held}is not a replica of this service: the last one was {record.marked}. Stop it; the Lease "
+                "then expires and is acquired",
             )
         else:
             health.ready(self._what)
@@ -210,7 +214,7 @@ class Leader:
 
     async def _reign(self, lead: Lead, stopped: asyncio.Task[bool]) -> bool:
         """Run ``lead`` until it ends, the lease is lost, or stop is asked; False if ``lead`` ended unasked."""
-        log.info("leading", lease=self._name, identity=self._identity)
+        log.info("started leading", lease=self._name, identity=self._identity)
         self._show(leading=True)
         stopping = asyncio.Event()
         work = asyncio.ensure_future(lead(stopping))
@@ -224,7 +228,7 @@ class Leader:
                 await asyncio.wait({work, renewal}, return_when=asyncio.FIRST_COMPLETED)
             if renewal.done():
                 error = None if renewal.cancelled() else renewal.exception()
-                log.warning("no longer leading", lease=self._name, identity=self._identity, exc_info=error)
+                log.warning("stopped leading", lease=self._name, identity=self._identity, exc_info=error)
                 return True
             return self._ended_as_asked(work, asked=stopping.is_set())
         finally:
@@ -244,10 +248,10 @@ class Leader:
     def _ended_as_asked(self, work: asyncio.Future[None], *, asked: bool) -> bool:
         error = None if work.cancelled() else work.exception()
         if error is not None:
-            log.error("the leader's work failed", lease=self._name, exc_info=error)
+            log.error("leadership term failed", lease=self._name, exc_info=error)
             return False
         if not asked:
-            log.error("the leader's work ended unasked", lease=self._name)
+            log.error("leadership term ended unexpectedly", lease=self._name)
         return asked
 
     async def _renew_until_lost(self) -> None:
@@ -262,21 +266,22 @@ class Leader:
             await asyncio.sleep(max(0.0, until - boot_clock()))
             left = self._renewed_at + self._timings.renew_deadline - boot_clock()
             if left <= 0:
-                log.warning("lease could not be renewed in time", lease=self._name, identity=self._identity)
+                log.warning("lease not renewed in time", lease=self._name, identity=self._identity)
                 return
             began = boot_clock()
             try:
                 await self._renew(min(self._timings.call_timeout, left))
             except (Conflict, NotFound) as error:
-                log.warning("lease was lost", lease=self._name, error=str(error))
+                log.warning("lease lost", lease=self._name, error=str(error))
                 return
             except (KubeError, TimeoutError) as error:
                 self._complain(error)
                 due = boot_clock() + self._timings.retry
             else:
                 if not self.leading:
-                    # The answer came too late: writes were refused meanwhile, and what was in doubt once stays lost.
-                    log.warning("lease was renewed too late", lease=self._name, identity=self._identity)
+                    # The answer came too late: writes were refused in the meantime, and what was in doubt once stays
+                    # lost.
+                    log.warning("lease renewed too late", lease=self._name, identity=self._identity)
                     return
                 self._renewed_at = began
                 self._told = None
@@ -284,9 +289,9 @@ class Leader:
                 due = began + self._timings.renew
 
     async def _renew(self, timeout: float) -> None:  # noqa: ASYNC109 - the client's time budget
-        """Write the lease anew; a conflict on a lease that is still ours (an answer got lost) is no loss.
+        """Write the lease again; a conflict on a lease that is still ours (an answer got lost) is no loss.
 
-        A lease of ours that is older than the one that was written last comes from a backup of etcd: it counts as
+        A lease of Trellis that is older than the one that was written last comes from a backup of etcd: it counts as
         lost, because everything that this term read and wrote may be undone. The next term reads it all again.
         """
         async with asyncio.timeout(timeout):
@@ -327,7 +332,7 @@ class Leader:
                 await self._kube.replace(LEASES, self._given_back(found), timeout=timeout)
             log.info("lease released", lease=self._name, identity=self._identity)
         except KubeError as error:
-            log.warning("lease could not be released, it expires", lease=self._name, error=str(error))
+            log.warning("lease not released, it expires by itself", lease=self._name, error=str(error))
 
     def _given_back(self, lease: Manifest) -> Manifest:
         now, seconds = datetime.now(UTC), self._timings.handover
@@ -354,7 +359,7 @@ class Leader:
 
     def _complain(self, error: KubeError | TimeoutError) -> None:
         """Say what is wrong: not ready, and one warning per cause."""
-        why = self._kube.words(error) if isinstance(error, KubeError) else "no answer in time"
+        why = self._kube.describe_error(error) if isinstance(error, KubeError) else "no answer in time"
         if isinstance(error, NotFound):
             why = (
                 f"namespace {self._namespace} does not exist: create it with kubectl create namespace {self._namespace}"
@@ -362,7 +367,7 @@ class Leader:
         self._kube.health.not_ready(self._what, why)
         cause = getattr(error, "reason", "Timeout")
         if self._told != cause:
-            log.warning("lease cannot be used, trying on", lease=f"{self._namespace}/{self._name}", error=why)
+            log.warning("lease unavailable, retrying", lease=f"{self._namespace}/{self._name}", error=why)
         self._told = cause
 
     def _show(self, *, leading: bool) -> None:
@@ -377,4 +382,4 @@ async def _end(task: asyncio.Future[None]) -> None:
     task.cancel()
     await asyncio.wait({task})
     if not task.cancelled() and (error := task.exception()) is not None and not ended_before:
-        log.warning("ended with an error", exc_info=error)
+        log.warning("task failed while stopping", exc_info=error)

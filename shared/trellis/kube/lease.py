@@ -1,6 +1,6 @@
 """The Lease object as the election reads and writes it.
 
-Pure: manifests in, records and manifests out; the time comes in as a value and is only for people to read.
+Pure: manifests in, records and manifests out; the time comes in as a value and is only for users to read.
 Called by ``trellis.kube.leader``. Source: coordination.k8s.io/v1 Lease; the released form is what client-go writes.
 """
 
@@ -21,7 +21,7 @@ _TRANSITIONS_MOST = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """What a candidate compares: equal records mean that nobody renewed meanwhile."""
+    """What a candidate compares: equal records mean that nobody renewed in the meantime."""
 
     holder: str
     renewed: str

@@ -102,7 +102,11 @@ class Deletions:
         try:
             found = await self.kube.get(DEFINITIONS, self.kind.definition)
         except (Forbidden, NotFound) as error:
-            _log.warning("a CRD cannot be read, deletions count as a mass", crd=self.kind.definition, error=str(error))
+            _log.warning(
+                "CRD cannot be read, treating the deletions as a mass deletion",
+                crd=self.kind.definition,
+                error=str(error),
+            )
             return None
         deleted_at = unix_seconds(found["metadata"].get("deletionTimestamp"))
         return STANDS if deleted_at is None else float(deleted_at)

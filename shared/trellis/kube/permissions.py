@@ -45,7 +45,7 @@ class Right:
 
     def __str__(self) -> str:
         """Return ``list pods in namespace team-a``."""
-        place = f"in namespace {self.namespace}" if self.namespace else "in the whole cluster"
+        place = f"in namespace {self.namespace}" if self.namespace else "in all namespaces"
         return f"{self.verb} {self.resource} {place}"
 
 
@@ -60,7 +60,7 @@ def missing_right(error: BaseException) -> Right | None:
         return Right(found["user"], found["verb"], named, found["namespace"] or "", error.name)
     if found := _NOT_TO_GIVE.search(error.message):
         rules = " ".join(found["rules"].split())
-        return Right(found["user"], f"give on (in {error.kind} {error.name})", rules, error.namespace)
+        return Right(found["user"], f"grant (in {error.kind} {error.name})", rules, error.namespace)
     return None
 
 
@@ -69,7 +69,7 @@ def lacking(right: Right, remedy: str) -> str:
     return f"{right.user} may not {right}: {remedy}"
 
 
-def words_of(error: KubeError, remedy: str) -> str:
+def describe_error(error: KubeError, remedy: str) -> str:
     """Return what an error means: a missing right with its remedy; any other error says itself what it is."""
     right = missing_right(error)
     return str(error) if right is None else lacking(right, remedy)
@@ -77,7 +77,7 @@ def words_of(error: KubeError, remedy: str) -> str:
 
 @dataclass(slots=True)
 class MissingPermissions:
-    """The rights that runs of keys lack at present: each is said once, and the service is not ready meanwhile.
+    """The rights that runs of keys lack at present: each is said once, and the service is not ready in the meantime.
 
     ``remedy`` returns what is to be done about one.
     """
@@ -105,7 +105,7 @@ class MissingPermissions:
         if right not in self._lacking:
             words = lacking(right, self.remedy(right))
             self.health.not_ready(_what(right), words)
-            _log.warning("a right is missing, trying on", error=words)
+            _log.warning("permission denied, retrying", error=words)
         self._lacking.setdefault(right, set()).add(key)
 
     def worked(self, key: str) -> None:
@@ -119,11 +119,11 @@ class MissingPermissions:
             if not self._lacking[right]:
                 del self._lacking[right]
                 self.health.forget(_what(right))
-                _log.info("a right is not missing any more", right=str(right))
+                _log.info("permission granted", right=str(right))
 
 
 def _what(right: Right) -> str:
-    return f"right to {right}"
+    return f"permission to {right}"
 
 
 def allowed_to(error: KubeError) -> str:

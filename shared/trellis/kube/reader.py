@@ -60,7 +60,7 @@ class Selection:
     shape: Shape | None = None
 
     def __str__(self) -> str:
-        """Return ``jobs in trellis-installers with app=x``: for people, and what tells two watches of a kind apart."""
+        """Return ``jobs in trellis-installers with app=x``: for users, and what tells two watches of a kind apart."""
         place = f" in {self.namespace}" if self.namespace else ""
         chosen = ",".join(part for part in (self.label_selector, self.field_selector) if part)
         return f"{self.resource.plural}{place}" + (f" with {chosen}" if chosen else "")
@@ -90,8 +90,8 @@ class Reader:
     def __init__(self, caller: Caller, *, health: Health) -> None:
         self._caller = caller
         self.health = health
-        self.words: Callable[[KubeError], str] = str
-        """Says for people what an error means, and, where the service knows it, what is to be done about it."""
+        self.describe_error: Callable[[KubeError], str] = str
+        """Says for users what an error means, and, where the service knows it, what is to be done about it."""
 
     @property
     def server(self) -> str:
@@ -162,7 +162,8 @@ class Reader:
         return Listing(items, version)
 
     async def pages(self, selection: Selection, *, limit: int = PAGE) -> AsyncGenerator[Page, None]:
-        """Yield a list page by page, the next one being read meanwhile: two of raw objects are in memory at a time.
+        """Yield a list page by page, the next one being read in the meantime: two of raw objects are in memory at a
+        time.
 
         The first page asks for the newest state (resourceVersion ""). When the token of a page expires, the list
         starts again; the third time, Gone is raised.
@@ -223,7 +224,7 @@ class Reader:
         decode = selection.shape.listing if selection.shape else None
         found = await self._caller.call(call, selection.request(**query), timeout=self.timings.call, decode=decode)
         if not _is_list_of(selection.resource, found):
-            raise unavailable(call, f"{self.server} answered with something else than a list of {selection.resource}")
+            raise unavailable(call, f"{self.server} returned an answer that is not a list of {selection.resource}")
         metadata = found["metadata"]
         page = Page(found.get("items") or [], str(metadata["resourceVersion"]), first=not token)
         return page, str(metadata.get("continue") or "")
@@ -235,16 +236,16 @@ async def _events(call: Call, lines: AsyncIterator[bytes], decode: Decode | None
             event: Mapping[str, Any] = await parse(line, decode)
         except orjson.JSONDecodeError:
             # A connection that is cut in the middle of a line.
-            raise unavailable(call, "the watch was cut in the middle of an event") from None
+            raise unavailable(call, "the watch disconnected within an event") from None
         if not _is_event(event):
-            raise unavailable(call, "the watch sent something else than an event")
+            raise unavailable(call, "the watch returned an invalid event")
         if event["type"] == "ERROR":
             raise error_from_event(call, event["object"])
         yield WatchEvent(event["type"], event["object"])
 
 
 def _is_list_of(res: Resource, found: Any) -> bool:  # noqa: ANN401 - it is JSON
-    """Say whether an answer is a list of a kind, and not what a proxy says with status 200.
+    """Return whether an answer is a list of a kind, and not what a proxy says with status 200.
 
     An empty list of something else would count as the deletion of all objects. The kind of a list is the CRD's to
     name; ``List`` is what no API server calls one.
@@ -266,7 +267,7 @@ def _is_object(item: object) -> bool:
 
 
 def _is_event(event: Any) -> bool:  # noqa: ANN401 - it is JSON
-    """Say whether a line of a watch is an event: one without its object, or its version, ends no informer."""
+    """Return whether a line of a watch is an event: one without its object, or its version, ends no informer."""
     if not isinstance(event, dict) or not isinstance(event.get("type"), str):
         return False
     found = event.get("object")

@@ -119,7 +119,7 @@ class EventRecorder:
             regarding: the object.
             type: ``Normal`` or ``Warning``.
             reason: CamelCase, at most 128 characters.
-            message: for people; what exceeds 1,024 characters is cut.
+            message: for users; what exceeds 1,024 characters is cut.
             related: another object that it is about; a repeat replaces it.
             annotations: of the Event, for programs that read it; a repeat replaces them.
         """
@@ -132,14 +132,20 @@ class EventRecorder:
         if self._is_repeat(occurrence.identity, now):
             return
         if not self._similar.may_write(regarding.uid, now):
-            log.debug("too many events of an object", kind=regarding.kind, name=regarding.name, reason=reason)
+            log.debug(
+                "Kubernetes Event dropped by the rate limit", kind=regarding.kind, name=regarding.name, reason=reason
+            )
             return
         try:
             await self._write(occurrence)
         except (KubeError, NotLeading) as error:
             self._written.pop(occurrence.identity, None)
             log.warning(
-                "event was not recorded", kind=regarding.kind, name=regarding.name, reason=reason, error=str(error)
+                "Kubernetes Event not recorded",
+                kind=regarding.kind,
+                name=regarding.name,
+                reason=reason,
+                error=str(error),
             )
 
     def _is_repeat(self, identity: str, now: float) -> bool:
@@ -170,7 +176,7 @@ class EventRecorder:
             patch["message"] = occurrence.message
         if occurrence.related is not None:
             patch["related"] = _reference(occurrence.related)
-        # Who counted up meanwhile has counted this repeat too, as far as anyone can tell.
+        # Who counted up in the meantime has counted this repeat too, as far as anyone can tell.
         with contextlib.suppress(Conflict):
             await self._kube.merge_patch(
                 EVENTS, occurrence.name, patch, occurrence.namespace, field_manager=occurrence.component

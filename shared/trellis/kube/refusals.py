@@ -36,7 +36,7 @@ class Queue(Protocol[K_contra]):
 
 
 def is_refused(error: Exception) -> bool:
-    """Return whether the API server refused a write for a reason that only a person can remove.
+    """Return whether the API server refused a write for a reason that only a user can remove.
 
     Admission, quota and RBAC answer 403 or 422; a webhook that cannot be called is answered by 500.
     """

@@ -1,7 +1,7 @@
 """Connections to the API server that tenants share: nobody's slow requests take all of them.
 
 In: requests that name whom they are made as. Out: their answers. Called by ``trellis.kube.calls``, by way of
-``Kube.apart``. Invariant: the users of one namespace have no more requests under way than their share; who waits too
+``Kube.apart``. Invariant: the users of one namespace have no more requests in progress than their share; who waits too
 long for that is told so, and nothing of his was sent.
 """
 
@@ -76,8 +76,8 @@ class SharedTransport:
                 return owner
         except TimeoutError:
             message = (
-                f"{owner or 'this service'} has {self._shares.held(owner)} requests to {self.server} under way, and "
-                f"may have {self._shares.each}: none of them ended within {self._wait:g} s"
+                f"{owner or 'this service'} has {self._shares.held(owner)} requests to {self.server} in progress, the "
+                f"limit is {self._shares.each}: none of them ended within {self._wait:g} s"
             )
             raise ConnectionFailed(message) from None
 

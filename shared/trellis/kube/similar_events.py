@@ -2,7 +2,7 @@
 
 Pure. In: what is about to be recorded, and when (seconds of a monotonic clock). Out: whether it is to be combined with
 those like it, and whether it may be written. Called by ``recorder``. Invariant: bounded, whatever is recorded; who is
-forgotten begins anew. Source: the correlator of client-go's ``tools/record``, its keys and its figures.
+forgotten restarts. Source: the correlator of client-go's ``tools/record``, its keys and its figures.
 """
 
 from __future__ import annotations

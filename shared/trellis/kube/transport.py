@@ -203,7 +203,7 @@ class HttpTransport:
             response.close()
 
     async def renew_credentials(self) -> None:
-        """Read the credentials again, once for all who ask meanwhile; open a new session if certificates changed.
+        """Read the credentials again, once for all who ask in the meantime; open a new session if certificates changed.
 
         Raises:
             ConnectionFailed: the credentials cannot be read.
@@ -231,7 +231,7 @@ class HttpTransport:
             await old.close()
 
     async def _open(self, request: HttpRequest, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        """Ask; once more with certificates read anew, if those read before do not lead to a connection."""
+        """Ask; once more with certificates read again, if those read before do not lead to a connection."""
         if self._credentials.due():
             await self._renewed()
         session = self._session
@@ -287,7 +287,7 @@ class HttpTransport:
             return ConnectionFailed(f"no answer from {self.server}")
         if isinstance(error, AccessError):
             return ConnectionFailed(str(error))
-        return ConnectionFailed(f"{self.server} cannot be reached: {error or type(error).__name__}")
+        return ConnectionFailed(f"{self.server} is unreachable: {error or type(error).__name__}")
 
 
 async def _body(response: aiohttp.ClientResponse, most: int | None) -> bytes:

@@ -13,7 +13,7 @@ class FloodTimings:
     """Of a link on which more is said than is heard (``flood``)."""
 
     away: float = 30.0
-    """How long a link is away at least from a server where too much was said; twice as long the next time."""
+    """How long a link is unreachable at least from a server where too much was said; twice as long the next time."""
     away_most: float = 300.0
     forgotten: float = 900.0
     """After which a flood counts as the first one again."""
@@ -179,7 +179,8 @@ class ForwarderTimings:
     ack_wait: float = 5.0
     """When an event comes again to the reader that follows one that died with it: several may die in its 70 s.
 
-    A reader that takes longer, as the bus is away, asks for no other event meanwhile, and its acknowledgement counts.
+    A reader that takes longer, as NATS is unreachable, asks for no other event in the meantime, and its acknowledgement
+    counts.
     """
     look: float = 10.0
     """Between two looks at what waits; a reading that lasted longer was a good one."""

@@ -42,9 +42,9 @@ def on_operator(
         if before == known.controller:
             return
         if known.controller is not None:
-            _log.warning("another controller is active: hands off", advice=known.controller.advice)
+            _log.warning("another controller is active, writing nothing", advice=known.controller.advice)
         else:
-            _log.info("the other controller is gone or taken over")
+            _log.info("other controller stopped or taken over")
         list_all()
 
     return handle

@@ -2,7 +2,7 @@
 
 Pure. In: what was let through lately, what is to be destroyed now, how many objects there are, the time (Unix
 seconds). Out: who may go, and the breaker's next state. Called by ``trellis.kube.breaker`` and the command line.
-Invariant: in any 60 s no more than 5 objects, or 10 % of the kind if that is more, are let through, unless a person
+Invariant: in any 60 s no more than 5 objects, or 10 % of the kind if that is more, are let through, unless a user
 closed the breaker; a state from a clock that was ahead never holds for longer than it was meant to.
 Source: ADR 11.
 """
@@ -17,15 +17,15 @@ from typing import Final
 from trellis.names import short_hash
 
 EXAMPLES: Final = 10
-"""Names of held objects a state keeps for people; the others are counted."""
-UNREADABLE: Final = "what this breaker knew could not be read"
+"""Names of held objects a state keeps for users; the others are counted."""
+UNREADABLE: Final = "the circuit breaker record is invalid"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The breaker opens at more than ``objects`` and more than ``percent`` of a kind within ``window`` seconds.
 
-    ``open`` is how many seconds it stays so, ``pending`` how long what was held may go on after a person closed it.
+    ``open`` is how many seconds it stays so, ``pending`` how long what was held may go on after a user closed it.
     """
 
     objects: int = 5
@@ -79,7 +79,7 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """A person closed the breaker: what was held may go ``until`` then, with ``everything`` all else too."""
+    """A user closed the breaker: what was held may go ``until`` then, with ``everything`` all else too."""
 
     at: float
     until: float
@@ -157,7 +157,7 @@ def _ask_one(state: State, target: Destruction, population: int, now: float, lim
     size = max([population, *(one.population for one in state.admissions)])
     if gone < limits.allowed(size):
         return replace(state, admissions=_admitting(state.admissions, token, population, now)), True
-    why = f"more than {limits.allowed(size)} of {size} {target.kind} were to go within {limits.window:.0f} s"
+    why = f"more than {limits.allowed(size)} of {size} {target.kind} were to be deleted within {limits.window:.0f} s"
     opening = _holding(Opening(now, now + limits.open, why), target)
     return replace(state, opening=opening), False
 
@@ -204,7 +204,7 @@ def without_ended(state: State, present: Mapping[str, str], withdrawn: Collectio
 
 
 def close(state: State, *, by: str, now: float, everything_for: float | None, limits: Limits) -> State:
-    """Return the state after a person closed the breaker.
+    """Return the state after a user closed the breaker.
 
     What is held, and only that, may go within the next ``limits.pending`` seconds; it counts towards no later opening.
     With ``everything_for`` (seconds) everything of the kind may, which can be said before the mass begins.
@@ -222,7 +222,7 @@ def unreadable(now: float, limits: Limits) -> State:
 
 
 def moment(at: float) -> str:
-    """Return a time for people: ``2026-01-31T12:00:00Z``."""
+    """Return a time for users: ``2026-01-31T12:00:00Z``."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -38,7 +38,7 @@ def make_breakers(service: str, namespace: str, states: Mapping[str, State], res
 
 
 def read_breakers(manifest: Manifest) -> dict[str, State | None]:
-    """Return the state of each kind in a ConfigMap; None where the text is none of ours."""
+    """Return the state of each kind in a ConfigMap; None where the text is none of Trellis."""
     data = manifest.get("data")
     return {kind: decode(text) for kind, text in data.items()} if isinstance(data, dict) else {}
 

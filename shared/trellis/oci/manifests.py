@@ -50,9 +50,9 @@ def read_document(body: bytes) -> Document:
     try:
         value = read_json(body)
     except ValueError as error:
-        raise MalformedDocument("is no JSON") from error
+        raise MalformedDocument("is not JSON") from error
     if not isinstance(value, dict):
-        raise MalformedDocument("is no JSON object")
+        raise MalformedDocument("is not a JSON object")
     return value
 
 
@@ -66,7 +66,7 @@ def rows(document: Document, key: str) -> list[Document]:
     """Return a list of objects; one that is missing or null is empty. Raises MalformedDocument."""
     found = document.get(key) or []
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise MalformedDocument(f"has {key} that are no list of objects")
+        raise MalformedDocument(f"has {key} that is not a list of objects")
     return found
 
 
@@ -112,5 +112,5 @@ def _text(value: object) -> str:
 def _object(row: Document, key: str) -> Document:
     found = row.get(key) or {}
     if not isinstance(found, dict):
-        raise MalformedDocument(f"has {key} that is no object")
+        raise MalformedDocument(f"has {key} that is not an object")
     return found

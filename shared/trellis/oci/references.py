@@ -38,7 +38,7 @@ class Reference:
     scheme: str = "https"
 
     def __str__(self) -> str:
-        """Return it for people: with the tag, if it was given or counts."""
+        """Return it for users: with the tag, if it was given or counts."""
         return f"{self.registry}/{self.repository}" + (f":{self.tag}" if self.tag else "")
 
     @property
@@ -60,7 +60,7 @@ def parse_image(image: str) -> Reference:
     """
     found = _IMAGE.fullmatch(image)
     if found is None:
-        raise ValueError(f"{image} is no reference like registry.example/team/controller:1.2@sha256:…")
+        raise ValueError(f"{image} is not a reference like registry.example/team/controller:1.2@sha256:…")
     return _reference(found, "https")
 
 
@@ -72,7 +72,7 @@ def parse_location(location: str) -> Reference:
     """
     found = _LOCATION.fullmatch(location)
     if found is None:
-        raise ValueError(f"{location} is no reference like oci://registry.example/team/shim:1.2@sha256:…")
+        raise ValueError(f"{location} is not a reference like oci://registry.example/team/shim:1.2@sha256:…")
     return _reference(found, "http" if found["plain"] else "https")
 
 

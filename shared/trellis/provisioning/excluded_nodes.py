@@ -39,7 +39,7 @@ class Skip:
 
     @property
     def message(self) -> str:
-        """Return the reason for people."""
+        """Return the reason for users."""
         return f"no installer runs on this node: it has {self.mark}; it is provisioned once that is removed"
 
 

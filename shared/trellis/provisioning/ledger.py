@@ -1,4 +1,4 @@
-"""The rollout ledger: which nodes are in work for which Shims, and whose rollout is halted.
+"""The rollout ledger: which nodes are in progress for which Shims, and whose rollout is halted.
 
 Pure. In: the ConfigMap as the API server returns it. Out: the ledger, and back. Written by ``provisioner`` alone, read
 by whatever shows a rollout. Invariant: an entry that somebody broke is left out, and costs no other.
@@ -23,7 +23,7 @@ Try = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One node in work: what it is to have, which attempt, since when (Unix seconds), which shims change.
+    """One node in progress: what it is to have, which attempt, since when (Unix seconds), which shims change.
 
     ``feared``: the shims may be there though no mark names them, from a try before this one whose Job is gone.
     """
@@ -41,7 +41,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The nodes in work by Node uid, the shims whose rollout is halted, and those of whose halt the bus was told.
+    """The nodes in progress by Node uid, the shims whose rollout is halted, and those of whose halt the bus was told.
 
     ``uid``, ``version``: of the ConfigMap that it was read from.
     """
@@ -54,7 +54,7 @@ class Ledger:
 
 
 def make_ledger(namespace: str, ledger: Ledger, resource_version: str | None) -> Manifest:
-    """Return the ledger's ConfigMap: an entry a node in work, keyed by Node uid (about 100 bytes each).
+    """Return the ledger's ConfigMap: an entry a node in progress, keyed by Node uid (about 100 bytes each).
 
     With the resourceVersion of what was read, writing it is a compare-and-swap.
     """

@@ -50,7 +50,10 @@ def unwanted_left(job: JobView | None, node: NodeView, wanted: Collection[str]) 
 
 
 def overtaken(job: JobView | None, node: NodeView, target: Target | None) -> bool:
-    """Say whether all that a Job of our installer changes is unwanted by now, and nothing it did is to be recorded."""
+    """Return whether all that a Job of our installer changes is unwanted by now.
+
+    And nothing it did is to be recorded.
+    """
     if job is None or not _installs(job) or job.node_uid != node.uid or left_by(job, node):
         return False
     has, wanted = node.installed, dict(target.shims) if target else {}
@@ -59,7 +62,7 @@ def overtaken(job: JobView | None, node: NodeView, target: Target | None) -> boo
 
 
 def fulfilled(job: JobView, node: NodeView) -> bool:
-    """Say whether a Job did its work and the node's marks say so."""
+    """Return whether a Job did its work and the node's marks say so."""
     done = job.state is JobState.COMPLETE and job.operation != UNDO
     return done and job.node_uid == node.uid and node.installed == job.shims
 

@@ -3,7 +3,7 @@
 Pure. In: raw Deployments. Out: small views, what they keep us from. Called by ``provisioner``, which begins nothing
 beside them, and by ``trellis migrate``.
 Invariant: a controller counts as running until its Deployment is scaled to 0 and has no pod left, or is gone.
-Source of the facts: the charts and images of KWasm's operator and of runtime-class-manager.
+Source of the events: the charts and images of KWasm's operator and of runtime-class-manager.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from trellis import names
-from trellis.provisioning.views import KWASM, NodeView, Wish, wish_of
+from trellis.provisioning.views import KWASM, NodeView, OptIn, opt_in_of
 
 Manifest = Mapping[str, Any]
 
@@ -46,7 +46,7 @@ COMMANDS: Final[Mapping[Peer, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """A Deployment that runs a peer's operator. ``taken_over``: a person said that Trellis may work beside it."""
+    """A Deployment that runs a peer's operator. ``taken_over``: a user said that Trellis may work beside it."""
 
     peer: Peer
     namespace: str
@@ -89,7 +89,7 @@ def view_controller(deployment: Manifest, peers: Iterable[Peer] = PROVISIONING) 
 
 
 def is_of(peer: Peer, deployment: Manifest) -> bool:
-    """Say whether a Deployment is a peer's operator, whether it runs or not: by its chart's label, or its image."""
+    """Return whether a Deployment is a peer's operator, whether it runs or not: by its chart's label, or its image."""
     spec = deployment.get("spec") or {}
     label = (deployment["metadata"].get("labels") or {}).get("app.kubernetes.io/name")
     containers = ((spec.get("template") or {}).get("spec") or {}).get("containers") or ()
@@ -114,7 +114,7 @@ def keeping_off(node: NodeView, shims: Iterable[str], controllers: Iterable[Cont
     installer image brings is its own. runtime-class-manager works on every Shim.
     """
     shims = frozenset(shims)
-    annotated = wish_of(node, auto_provision=False) is Wish.IN
+    annotated = opt_in_of(node, auto_provision=False) is OptIn.IN
     for controller in controllers:
         match controller.peer:
             case Peer.KWASM if shims and (annotated or KWASM in shims):

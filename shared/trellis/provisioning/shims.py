@@ -24,7 +24,7 @@ from trellis.installer_api.parse_int import whole
 from trellis.installer_api.spec import ARCHITECTURES, InstallSpec, Source, SpecError, WantedShim, parse_spec, shim_owner
 from trellis.provisioning.int_or_percent import CountOrPercent
 from trellis.provisioning.nodes_and_jobs import unix_seconds
-from trellis.provisioning.views import KWASM, SUPPORTED_OS, NodeView, Wish, wish_of
+from trellis.provisioning.views import KWASM, SUPPORTED_OS, NodeView, OptIn, opt_in_of
 
 Manifest = dict[str, Any]
 
@@ -78,7 +78,7 @@ class ShimView:
 
     ``max_update`` None: as the service has it; with ``recreate`` all nodes at once, whatever it says.
     ``deleted_at``: Unix seconds of its ``deletionTimestamp``, 0 if it has none.
-    ``forgiven``: Unix seconds, failures recorded up to then were forgiven by a person; 0 if none were.
+    ``forgiven``: Unix seconds, failures recorded up to then were forgiven by a user; 0 if none were.
     """
 
     name: str
@@ -226,7 +226,7 @@ def _pairs(mapping: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def is_for(shim: ShimView, node: NodeView, *, auto_provision: bool) -> bool:
-    """Say whether a node is to have a Shim, whatever keeps it from being installed.
+    """Return whether a node is to have a Shim, whatever keeps it from being installed.
 
     With a nodeSelector: the Linux nodes that match. Without one: every Linux node, as runtime-class-manager has it,
     but for a Shim labelled as KWasm's default, which is for nodes that opted in by annotation. An annotation with
@@ -234,10 +234,10 @@ def is_for(shim: ShimView, node: NodeView, *, auto_provision: bool) -> bool:
     """
     if shim.invalid or shim.deleting or node.operating_system != SUPPORTED_OS:
         return False
-    wish = wish_of(node, auto_provision=auto_provision and shim.default)
-    if node.opt_in is not None and wish is not Wish.IN:
+    wish = opt_in_of(node, auto_provision=auto_provision and shim.default)
+    if node.opt_in is not None and wish is not OptIn.IN:
         return False
-    if shim.default and wish is Wish.IN:
+    if shim.default and wish is OptIn.IN:
         return True
     if shim.selector is None:
         return not shim.default

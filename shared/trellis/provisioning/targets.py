@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from trellis.crds.shim import RemovalPolicy
 from trellis.installer_api.spec import WantedShim
 from trellis.provisioning.shims import Refusal, ShimView, is_for, wish_for
-from trellis.provisioning.views import KWASM, SUPPORTED_OS, NodeView, Target, Wish, wish_of
+from trellis.provisioning.views import KWASM, SUPPORTED_OS, NodeView, OptIn, Target, opt_in_of
 
 
 def rival_of(shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_provision: bool) -> str:
@@ -35,8 +35,8 @@ def rival_of(shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_
 
 
 def stays_on(shim: ShimView, node: NodeView) -> bool:
-    """Say whether a node keeps a Shim that cannot be acted on: a slip in a spec must not take it from every node."""
-    may = node.opt_in is None or wish_of(node, auto_provision=False) is Wish.IN
+    """Return whether a node keeps a Shim that cannot be acted on: a slip in a spec must not take it from every node."""
+    may = node.opt_in is None or opt_in_of(node, auto_provision=False) is OptIn.IN
     return bool(shim.invalid) and not shim.deleting and may and shim.name in node.installed.keys() - {KWASM}
 
 
@@ -60,14 +60,14 @@ def wanted_on(
     shims = tuple(shims)
     wanted = {shim.name for shim in shims if is_for(shim, node, auto_provision=auto_provision) or stays_on(shim, node)}
     without = not legacy or any(shim.default for shim in shims)
-    opted_in = wish_of(node, auto_provision=auto_provision) is Wish.IN and node.operating_system == SUPPORTED_OS
+    opted_in = opt_in_of(node, auto_provision=auto_provision) is OptIn.IN and node.operating_system == SUPPORTED_OS
     return frozenset(wanted if without or not opted_in else wanted | {KWASM})
 
 
 def target_of(
     node: NodeView, shims: Iterable[ShimView], kwasm: str | None, *, auto_provision: bool, require_checksum: bool
 ) -> Target | None:
-    """Return what a node is to have; None if nothing, and nothing of ours is on it that we could remove.
+    """Return what a node is to have; None if nothing, and nothing of Trellis is on it that we could remove.
 
     A Shim that is refused for now (no checksum, nothing for this platform, its handler is another's) changes nothing:
     what the node has of it stays. What is to go goes first, in a run of its own. ``kwasm`` is the digest of the legacy

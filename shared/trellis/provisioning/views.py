@@ -1,4 +1,4 @@
-"""What a Node and an installer Job say about provisioning: the facts that two services must read alike.
+"""What a Node and an installer Job say about provisioning: the events that two services must read alike.
 
 Pure. In: views of Nodes and Jobs, which ``node_and_job`` reads. Out: the wish of a node, what is proved on it.
 Called by ``node_watcher`` (labels follow proof) and ``provisioner`` (slots and retries follow proof).
@@ -39,12 +39,12 @@ KWASM: Final = "kwasm"
 """What a legacy installer image installs, as if it were a Shim of this name."""
 INSTALLER_JOBS: Final = names.LABEL_NODE_UID
 """Label selector of our installer Jobs: KWasm's own, from a former install, are not ours to judge. Only labels of our
-own domain select: policies set ``app.kubernetes.io/managed-by``, which is information for people."""
+own domain select: policies set ``app.kubernetes.io/managed-by``, which is information for users."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What one node is to have: digests by Shim name, in order of names; none if all of ours is to be removed.
+    """What one node is to have: digests by Shim name, in order of names; none if all of Trellis is to be removed.
 
     ``digest`` is over all of it: two nodes with one digest are to have the same.
     """
@@ -59,7 +59,7 @@ class Target:
         return _digest_of(self.shims)
 
 
-class Wish(StrEnum):
+class OptIn(StrEnum):
     """Whether a node is to run Wasm."""
 
     IN = "In"
@@ -161,7 +161,7 @@ class NodeView:
     has_annotations: bool = True
     has_labels: bool = True
     proof: Proof | None = field(init=False, repr=False, compare=False)
-    """What the Node says was proved; None for a value that is none of ours."""
+    """What the Node says was proved; None for a value that is none of Trellis."""
     marked_digest: str | None = field(init=False, repr=False, compare=False)
     """Digest of what is proved on this very Node; None if unmarked or marked for a former one of that name."""
     failed: FailedAttempt | None = field(init=False, repr=False, compare=False)
@@ -193,7 +193,10 @@ class NodeView:
 
     @property
     def bears_marks(self) -> bool:
-        """Whether anything of ours is written on the Node. KWasm's label alone is not: KWasm itself may have set it."""
+        """Whether anything of Trellis is written on the Node. KWasm's label alone is not.
+
+        KWasm itself may have set it.
+        """
         marks = (self.wasm, self.digest, self.verified, self.marked_uid, self.failure, self.failed_attempt, self.shims)
         return any(mark is not None for mark in marks)
 
@@ -262,15 +265,15 @@ class JobView:
         return (self.created_at, self.attempt, self.operation == UNDO, self.name)
 
 
-def wish_of(node: NodeView, *, auto_provision: bool) -> Wish:
-    """Say whether a node is to run Wasm.
+def opt_in_of(node: NodeView, *, auto_provision: bool) -> OptIn:
+    """Return whether a node is to run Wasm.
 
     ``kwasm.sh/kwasm-node``: exactly ``true`` opts in, ``false`` opts out (also where every node is provisioned),
     anything else is invalid and counts as out. Without the annotation auto-provisioning decides (KWasm's rule).
     """
     if node.opt_in is None:
-        return Wish.IN if auto_provision else Wish.OUT
-    return {"true": Wish.IN, "false": Wish.OUT}.get(node.opt_in, Wish.INVALID)
+        return OptIn.IN if auto_provision else OptIn.OUT
+    return {"true": OptIn.IN, "false": OptIn.OUT}.get(node.opt_in, OptIn.INVALID)
 
 
 def opting_in(former: NodeView | None, node: NodeView) -> str | None:
@@ -278,7 +281,7 @@ def opting_in(former: NodeView | None, node: NodeView) -> str | None:
 
     None if the change does not opt it in by its annotation. All services that watch Nodes come to the same (ADR 102).
     """
-    if wish_of(node, auto_provision=False) is not Wish.IN:
+    if opt_in_of(node, auto_provision=False) is not OptIn.IN:
         return None
     if former is not None and former.uid == node.uid and former.opt_in == node.opt_in:
         return None
@@ -308,7 +311,10 @@ def proof_of(job: JobView, node: NodeView) -> Proof | None:
 
 
 def shows(job: JobView, node: NodeView) -> bool:
-    """Say whether the node's runtime handlers are what its Job was to lead to; a node that lists none says nothing."""
+    """Return whether the node's runtime handlers are what its Job was to lead to.
+
+    A node that lists none says nothing.
+    """
     return not node.handlers or (job.handlers <= node.handlers and not job.removed_handlers & node.handlers)
 
 

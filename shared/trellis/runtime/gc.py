@@ -23,7 +23,7 @@ _ARENAS: Final = 2
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Have nothing collected meanwhile, nor what was made meanwhile ever: next to nothing of that is garbage."""
+    """Disable garbage collection in the block, and freeze the objects created in it: almost none is garbage."""
     collects = gc.isenabled()
     gc.disable()
     try:

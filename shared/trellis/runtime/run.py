@@ -77,7 +77,7 @@ class LedService(Service):
 
             def check() -> None:
                 if over:  # a run that would not end must not write with the lease of a later term
-                    raise NotLeading("the term in which this began is over")
+                    raise NotLeading("the leadership term of this work is over")
                 leader.check()
                 if claim is not None:
                     claim.check()
@@ -110,7 +110,7 @@ class LedService(Service):
             if leading.done():
                 leading.result()
             else:
-                _log.error("the work does not end in time and is left behind: the lease expires", lease=self._lease)
+                _log.error("leadership term did not stop in time, the lease expires by itself", lease=self._lease)
         finally:
             stopped.cancel()
             leading.cancel()
@@ -126,13 +126,13 @@ class EqualService(Service):
         self.health.expect("kubernetes", PARTS)
 
     async def _work(self, kube: Kube, cluster: Cluster, stop: asyncio.Event) -> None:
-        """Work until ``stop``; what a part's failure ended begins anew."""
+        """Work until ``stop``; what a part's failure ended restarts."""
         while not stop.is_set():
             try:
                 await self._term(kube, cluster, lambda: not stop.is_set(), stop)
             except* Exception as errors:  # noqa: BLE001 - as a term of leadership: never the process
                 for error in errors.exceptions:
-                    _log.error("a part failed; everything begins anew", error=repr(error), exc_info=error)
+                    _log.error("component failed, restarting the leadership term", error=repr(error), exc_info=error)
             if not stop.is_set():
                 self.health.expect(PARTS)
                 await asyncio.sleep(self.timings.again)
@@ -163,7 +163,7 @@ async def run_services(
     with Ending(stop, max(service.settings.shutdown_grace_period for service in services), timings.ending):
         server = HealthServer(process_metrics(), [service.health for service in services], timings.health)
         port = await server.start(health_port)
-        _log.info("serving health", port=port, services=[service.name for service in services])
+        _log.info("serving /readyz and /metrics", port=port, services=[service.name for service in services])
         try:
             async with asyncio.TaskGroup() as group:
                 for service in services:

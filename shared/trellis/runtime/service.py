@@ -119,8 +119,8 @@ class Service(ABC):
     bus: Bus | None = None
     confined: bool = False
     """It may look at nothing but namespaces that it was given: its own has to exist, and tells which cluster it is."""
-    words: Callable[[KubeError], str] = str
-    """Says for people what an error of the API server means, and what is to be done about it."""
+    describe_error: Callable[[KubeError], str] = str
+    """Says for users what an error of the API server means, and what is to be done about it."""
     timings: ServiceTimings = field(default_factory=ServiceTimings)
 
     def __post_init__(self) -> None:
@@ -139,7 +139,7 @@ class Service(ABC):
             identity=self.settings.identity,
             timings=self.timings.kube,
         )
-        kube.words = self.words
+        kube.describe_error = self.describe_error
         timing = asyncio.create_task(self._grace.begin_at(stop), name="grace")
         try:
             cluster = await unless(stop, self._cluster(kube))
@@ -167,10 +167,10 @@ class Service(ABC):
             try:
                 return await self._arrive(kube)
             except KubeError as error:
-                words = kube.words(error)
+                words = kube.describe_error(error)
                 self.health.not_ready("kubernetes", words)
                 if not warned:
-                    _log.warning("Kubernetes does not let this service begin, trying on", error=words)
+                    _log.warning("Kubernetes permissions missing at the start, retrying", error=words)
                 warned = True
                 await asyncio.sleep(attempts.next())
 
@@ -184,7 +184,7 @@ class Service(ABC):
                 await kube.ensure_namespace(name, labels)
             except Forbidden as error:
                 # An account that may not look at namespaces can work in one that is there.
-                _log.info("namespace is taken to exist", namespace=name, error=str(error))
+                _log.info("namespace not verified, assuming that it exists", namespace=name, error=str(error))
         uid = str((await kube.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
         return Cluster(self.settings.cluster or uid[:8], uid)
 
@@ -241,7 +241,7 @@ class Service(ABC):
                 await consuming.wait()
         await self.together.wait(self.name)
         if not (consuming.is_set() and await _prepared(work, self.timings.prepare)):
-            _log.warning("deciding without the bus: what it has heard already will be said again when it is back")
+            _log.warning("starting without NATS: events that it has already are published again later")
         cancellation.check()  # what reads the bus may have lost it, and the queues would work on in a term that is over
         async with asyncio.TaskGroup() as group:
             for queue, run in work.queues.items():

@@ -2,7 +2,7 @@
 
 In: SIGTERM, SIGINT. Out: a set ``stop``, time budgets, and an exit status. Called by ``trellis.runtime.run``.
 Invariants: a process that was asked to stop is gone when its grace period is over, whatever hangs; it ends with 0 if
-everything of ours returned, with 1 if it had to be ended, with 128 + signal if it was asked a second time.
+everything of Trellis returned, with 1 if it had to be ended, with 128 + signal if it was asked a second time.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ async def ends_within(seconds: float, work: Coroutine[Any, Any, None], what: str
         ended = task.done()
         task.cancel()
     if not ended:
-        _log.warning("does not end in time and is left behind", what=what, seconds=round(seconds, 1))
+        _log.warning("component did not stop in time", component=what, seconds=round(seconds, 1))
     elif not task.cancelled() and (error := task.exception()) is not None:
-        _log.warning("ended with an error", what=what, error=repr(error))
+        _log.warning("task failed while stopping", component=what, error=repr(error))
     return ended
 
 
@@ -96,7 +96,7 @@ async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
 class Ending:
     """Sees to the end of this process: sets ``stop`` at the first signal, and ends everything when time is up.
 
-    A context around the services' run, in the main thread. Leaving it says that everything of ours has returned.
+    A context around the services' run, in the main thread. Leaving it says that everything of Trellis has returned.
     """
 
     def __init__(
@@ -145,11 +145,14 @@ class Ending:
         try:
             word = self._words.get(timeout=self._grace)
         except queue.Empty:
-            _log.error("did not stop in time: ended, its lease expires by itself", shutdown_grace_period=self._grace)
+            _log.error(
+                "shutdown grace period exceeded, exiting: the lease expires by itself",
+                shutdown_grace_period=self._grace,
+            )
             self._end(_STATUS_FORCED)
             return
         if word is not None:
-            _log.warning("asked to stop a second time: ended at once, its lease expires by itself")
+            _log.warning("second termination signal, exiting: the lease expires by itself")
             self._end(_STATUS_SIGNAL + word)
             return
         time.sleep(self._timings.afterglow)

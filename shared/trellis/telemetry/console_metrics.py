@@ -1,4 +1,4 @@
-"""The metrics of the console. In: counts of ``console``. Out: a part of the one registry, see ``metrics``."""
+"""Metrics of the console. In: counts of ``console``. Out: a part of the registry of ``metrics``."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ class ConsoleMetrics:
         self.registry: Final = registry
         self.console_requests_total: Final = Counter(
             "trellis_console_requests_total",
-            "Requests that the console answered; code is of HTTP",
+            "Requests answered by the console; code is the HTTP status",
             ("service", "route", "code"),
             registry=registry,
         )
         self.console_streams: Final = Gauge(
             "trellis_console_streams",
-            "Streams that pages of the console read",
+            "Open server-sent event streams of the console",
             ("service", "stream"),
             registry=registry,
         )
         self.console_streams_cut_total: Final = Counter(
             "trellis_console_streams_cut_total",
-            "Streams that ended before the page left, and why",
+            "Streams closed by the console before the browser closed them, by reason",
             ("service", "stream", "reason"),
             registry=registry,
         )
         self.console_viewers: Final = Gauge(
-            "trellis_console_viewers", "Viewers for whom the cluster is watched", ("service",), registry=registry
+            "trellis_console_viewers", "Viewers with active watches", ("service",), registry=registry
         )
         self.console_sessions: Final = Gauge(
-            "trellis_console_sessions", "Browsers that are logged in", ("service",), registry=registry
+            "trellis_console_sessions", "Sessions of logged-in browsers", ("service",), registry=registry
         )

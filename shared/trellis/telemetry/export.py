@@ -1,7 +1,7 @@
 """Sends spans to a collector, and says once when it cannot.
 
 In: ended spans. Out: OTLP over HTTP to ``<endpoint>/v1/traces``, from a thread. Called by ``telemetry.service``.
-Invariant: a collector that is away costs one warning now and one every five minutes, never a line per batch, and
+Invariant: a collector that is unreachable costs one warning now and one every five minutes, never a line per batch, and
 never holds up the service. The exporter is imported only when an endpoint is set: it costs memory.
 """
 
@@ -60,14 +60,14 @@ class Outage:
             if self._warned_at is not None and now - self._warned_at < self._repeat:
                 return
             self._warned_at = now
-        _log.warning("traces cannot be delivered: spans are dropped", endpoint=self._endpoint, reason=reason)
+        _log.warning("trace export failed, dropping spans", endpoint=self._endpoint, reason=reason)
 
     def delivered(self) -> None:
         """Say so if it did not work before."""
         with self._lock:
             recovered, self.failing, self._warned_at = self.failing, False, None
         if recovered:
-            _log.info("traces are delivered again", endpoint=self._endpoint)
+            _log.info("trace export works again", endpoint=self._endpoint)
 
 
 class _ToOutage(logging.Filter):

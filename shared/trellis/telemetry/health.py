@@ -68,7 +68,7 @@ class Health:
             self._not_ready_since = None
 
     def not_ready(self, what: str, why: str) -> None:
-        """Say that a part does not work, and why, for people; passwords of URLs are hidden."""
+        """Say that a part does not work, and why, for users; passwords of URLs are hidden."""
         self._known.add(what)
         self._why[what] = redact_url(why)
         if self._not_ready_since is None:
@@ -133,7 +133,7 @@ class LoopLag:
             self._worst = self._current()
 
     def take(self) -> float:
-        """Return the longest delay since the last call, in seconds, and start anew."""
+        """Return the longest delay since the last call, in seconds, and start again."""
         worst, self._worst = self._current(), 0.0
         # A delay that goes on is measured from here, so that no scrape counts what the former one counted.
         self._due = max(self._due, self._clock())

@@ -1,4 +1,4 @@
-"""Every Prometheus metric of the process, in one registry, with the service as a label.
+"""Prometheus metrics of the process, in one registry, with the service as a label.
 
 In: counts and callbacks from bus, kube and services. Out: ``registry``, which the health server renders as text.
 Called by everything that has a ``Telemetry``. Invariant: a series has one meaning in every service; nothing is ever
@@ -47,9 +47,9 @@ def trellis_version() -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeptReads:
-    """What is read of a lattice whose applications are kept. ``phases``: by phase how many; ``synced_age``: seconds.
+    """Callbacks for the metrics of a lattice whose applications are reflected as objects.
 
-    ``owned`` and ``linked``: 1 or 0.
+    ``phases``: number of objects by phase. ``synced_age``: seconds. ``owned``, ``linked``: 1 or 0.
     """
 
     phases: Mapping[str, Read]
@@ -70,146 +70,159 @@ class Metrics(ConsoleMetrics):
         self._lock = threading.Lock()
         self.handler_seconds: Final = Histogram(
             "trellis_handler_seconds",
-            "Duration of one run of a key of a queue",
+            "Duration of one handler run in seconds",
             ("service", "queue"),
             buckets=_HANDLER_BUCKETS,
             registry=self.registry,
         )
-        self.retries_total: Final = self._counter("retries", "Runs that failed and will be repeated", "queue")
-        self.dead_letters_total: Final = self._counter("dead_letters", "Messages given up on", "reason")
-        self.events_published_total: Final = self._counter("events_published", "Facts said on the bus", "type")
-        self.events_received_total: Final = self._counter("events_received", "Facts heard on the bus", "type")
+        self.retries_total: Final = self._counter("retries", "Failed handler runs that are retried", "queue")
+        self.dead_letters_total: Final = self._counter("dead_letters", "Dead-lettered messages", "reason")
+        self.events_published_total: Final = self._counter("events_published", "Published events", "type")
+        self.events_received_total: Final = self._counter("events_received", "Received events", "type")
         self.events_unsupported_version_total: Final = self._counter(
             "events_unsupported_version",
-            "Facts left alone, as they are of a later version than the type read here",
+            "Skipped events of a later version than the supported one",
             "type",
         )
         self.kube_requests_total: Final = self._counter(
             "kube_requests",
-            "Requests to the Kubernetes API; code is the HTTP status or 'error'",
+            "Requests to the Kubernetes API; code is the HTTP status or error",
             "verb",
             "resource",
             "code",
         )
-        self.leader: Final = self._gauge("leader", "1 while this process leads the service")
+        self.leader: Final = self._gauge("leader", "1 while this process is the leader of the service, else 0")
         self.circuit_breaker_open: Final = self._gauge(
-            "circuit_breaker_open", "1 while destructions of a kind are held", "kind"
+            "circuit_breaker_open", "1 while the circuit breaker of a kind is open and pauses deletions, else 0", "kind"
         )
         self.circuit_breaker_held_total: Final = self._counter(
-            "circuit_breaker_held", "Destructions that an open breaker held", "kind"
+            "circuit_breaker_held", "Deletions paused by an open circuit breaker", "kind"
         )
-        self.queue_depth: Final = self._gauge("queue_depth", "Keys that wait or run", "queue")
-        self.queue_oldest_seconds: Final = self._gauge("queue_oldest_seconds", "Age of the oldest waiting key", "queue")
+        self.queue_depth: Final = self._gauge("queue_depth", "Keys in the work queue, waiting or running", "queue")
+        self.queue_oldest_seconds: Final = self._gauge(
+            "queue_oldest_seconds", "Age of the oldest waiting key in seconds", "queue"
+        )
         self.watch_staleness_seconds: Final = self._gauge(
             "watch_staleness_seconds",
-            "Time since a watch last heard anything, bookmarks included; watch says which objects of the resource",
+            "Time in seconds since a watch last received an event or bookmark; watch names the selection of objects",
             "resource",
             "watch",
         )
         self.subscription_staleness_seconds: Final = self._gauge(
-            "subscription_staleness_seconds", "Time since a subscription's loop last made progress", "subscription"
+            "subscription_staleness_seconds",
+            "Time in seconds since the loop of a subscription last made progress",
+            "subscription",
         )
         self.lattice_forwarded_events_total: Final = self._counter(
-            "lattice_forwarded_events", "Events of lattices copied to the bus", "lattice", "event"
+            "lattice_forwarded_events", "Lattice events forwarded to the stream TRELLIS_LATTICE", "lattice", "event"
         )
         self.lattice_forwarder_lag_messages: Final = self._gauge(
-            "lattice_forwarder_lag_messages", "Events of a lattice that wait to be copied; -1: not known", *_OF_STREAM
+            "lattice_forwarder_lag_messages", "Lattice events not forwarded yet; -1 if unknown", *_OF_STREAM
         )
         self.lattice_forwarder_lag_seconds: Final = self._gauge(
             "lattice_forwarder_lag_seconds",
-            "Since when events of a lattice wait to be copied; they live 70 s",
+            "Age in seconds of the oldest lattice event not forwarded yet; events older than 70 s are lost",
             *_OF_STREAM,
         )
         self.lattice_seconds_since_last_message: Final = self._gauge(
-            "lattice_seconds_since_last_message", "Time since a lattice last said or answered anything", *_OF_LATTICE
+            "lattice_seconds_since_last_message", "Time in seconds since the last message of a lattice", *_OF_LATTICE
         )
         self.lattice_applications: Final = self._gauge(
-            "lattice_applications", "Applications that a lattice has deployed", *_OF_LATTICE
+            "lattice_applications", "Deployed applications of a lattice", *_OF_LATTICE
         )
-        self.lattice_services: Final = self._gauge(
-            "lattice_services", "Services that mirror applications of a lattice", *_OF_LATTICE
-        )
+        self.lattice_services: Final = self._gauge("lattice_services", "Reflected Services of a lattice", *_OF_LATTICE)
         self.secrets_requests_total: Final = self._counter(
-            "secrets_requests", "Requests for secrets that were answered; outcome is granted or the error", "outcome"
+            "secrets_requests", "Answered requests for secrets; outcome is granted or the error", "outcome"
         )
         self.secrets_dropped_total: Final = self._counter(
-            "secrets_dropped", "Requests for secrets that got no answer", "reason"
+            "secrets_dropped", "Requests for secrets without an answer", "reason"
         )
         self.secrets_request_seconds: Final = Histogram(
             "trellis_secrets_request_seconds",
-            "From the arrival of a request for a secret to its answer",
+            "Duration in seconds from the arrival of a request for a secret to its answer",
             ("service",),
             buckets=_HANDLER_BUCKETS,
             registry=self.registry,
         )
         self.secrets_in_progress: Final = self._gauge(
-            "secrets_in_progress", "Requests for secrets that wait or are in work"
+            "secrets_in_progress", "Requests for secrets in progress or waiting"
         )
         self.secrets_connections: Final = self._gauge(
-            "secrets_connections", "Connections to the NATS of lattices over which secrets are asked for", "state"
+            "secrets_connections", "Lattice connections that receive requests for secrets, by state", "state"
         )
         self.secrets_audit_dropped_total: Final = self._counter(
-            "secrets_audit_dropped", "Facts about secrets that could not be said; the log has them"
+            "secrets_audit_dropped", "Events about secrets that were not published and are only in the log"
         )
-        self.controllers: Final = self._gauge("controllers", "Controllers in Wasm, by where they are", "state")
+        self.controllers: Final = self._gauge("controllers", "WasmControllers by state", "state")
         self.controllers_resident_bytes: Final = self._gauge(
-            "controllers_resident_bytes", "Memory of the controllers in Wasm that are not suspended"
+            "controllers_resident_bytes", "Memory of the WasmControllers that are not suspended, in bytes"
         )
         self.controllers_pending_keys: Final = self._gauge(
-            "controllers_pending_keys", "Objects that controllers in Wasm are still to be called for"
+            "controllers_pending_keys", "Objects waiting for a call of a WasmController"
         )
-        self.controllers_oldest_seconds: Final = self._gauge("controllers_oldest_seconds", "Age of the oldest of these")
-        self.controller_wake_seconds: Final = self._short("controller_wake_seconds", "Bringing a guest back from disk")
+        self.controllers_oldest_seconds: Final = self._gauge(
+            "controllers_oldest_seconds", "Age in seconds of the oldest object waiting for a call of a WasmController"
+        )
+        self.controller_wake_seconds: Final = self._short(
+            "controller_wake_seconds", "Duration of restoring a WasmController from its snapshot, in seconds"
+        )
         self.controller_call_seconds: Final = self._short(
-            "controller_call_seconds", "A call of a guest, apart from what it waited for Kubernetes"
+            "controller_call_seconds",
+            "Duration of a call of a WasmController in seconds, without waiting for Kubernetes",
         )
-        self.controller_suspends_total: Final = self._counter("controller_suspends", "Guests that were put to disk")
-        self.controller_cold_starts_total: Final = self._counter("controller_cold_starts", "Guests that were booted")
+        self.controller_suspends_total: Final = self._counter(
+            "controller_suspends", "Suspensions of WasmControllers to disk"
+        )
+        self.controller_cold_starts_total: Final = self._counter(
+            "controller_cold_starts", "Cold starts of WasmControllers"
+        )
         self.controllers_disk_full: Final = self._gauge(
-            "controllers_disk_full", "1 while the disk does not take what controllers in Wasm leave in memory"
+            "controllers_disk_full", "1 while the data directory of WasmControllers is not writable, else 0"
         )
         self.controller_disk_failures_total: Final = self._counter(
-            "controller_disk_failures", "Writes of controllers in Wasm that the disk did not take"
+            "controller_disk_failures", "Failed writes to the data directory of WasmControllers"
         )
         self.controller_faults_total: Final = self._counter(
-            "controller_faults", "Calls that a guest did not survive", "reason"
+            "controller_faults", "Calls of WasmControllers that ended in a trap or exceeded a limit", "reason"
         )
         self.controller_host_calls_total: Final = self._counter(
             "controller_host_calls",
-            "Requests of guests to Kubernetes; outcome is ok or the error's reason",
+            "Requests of WasmControllers to Kubernetes; outcome is ok or the reason of the error",
             "op",
             "outcome",
         )
         self.controller_log_lines_left_out_total: Final = self._counter(
-            "controller_log_lines_left_out", "Lines of guests that were above what they may log"
+            "controller_log_lines_left_out", "Log lines of WasmControllers dropped by the rate limit"
         )
         self.lattice_application_objects: Final = self._gauge(
-            "lattice_application_objects", "Applications in Kubernetes of a lattice, by phase", *_OF_LATTICE, "phase"
+            "lattice_application_objects", "Application objects of a lattice by phase", *_OF_LATTICE, "phase"
         )
         self.lattice_synced_age_seconds: Final = self._gauge(
             "lattice_synced_age_seconds",
-            "Time since what wadm has of a lattice was last known to be complete",
+            "Time in seconds since the applications of a lattice were last completely read from wadm",
             *_OF_LATTICE,
         )
         self.lattice_owned: Final = self._gauge(
-            "lattice_owned", "1 while this cluster keeps a lattice's applications", *_OF_LATTICE
+            "lattice_owned", "1 while this cluster owns the applications of a lattice, else 0", *_OF_LATTICE
         )
         self.lattice_connected: Final = self._gauge(
-            "lattice_connected", "1 while there is a connection to a lattice's NATS", *_OF_LATTICE
+            "lattice_connected", "1 while connected to the NATS of a lattice, else 0", *_OF_LATTICE
         )
-        self.rollouts_halted: Final = self._gauge("rollouts_halted", "Shims whose rollout too many failures halted")
-        self.part_ready: Final = self._gauge("part_ready", "1 while a part that readiness depends on works", "part")
+        self.rollouts_halted: Final = self._gauge("rollouts_halted", "Shims whose rollout is halted by failures")
+        self.part_ready: Final = self._gauge(
+            "part_ready", "1 while a component that readiness depends on is ready, else 0", "part"
+        )
         self.event_loop_lag_seconds: Final = Gauge(
             "trellis_event_loop_lag_seconds",
-            "Longest time since the last scrape that the event loop was late",
+            "Maximum delay of the event loop in seconds since the last scrape",
             registry=self.registry,
         )
-        Gauge("trellis_build_info", "Constant 1; the version", ("version",), registry=self.registry).labels(
-            trellis_version()
-        ).set(1)
+        Gauge(
+            "trellis_build_info", "Constant 1 with the version as label", ("version",), registry=self.registry
+        ).labels(trellis_version()).set(1)
 
     def watch_staleness(self, service: str, resource: str, watch: str, read: Read) -> Forget:
-        """Read a watch's staleness in seconds at each scrape; a new callback of the same watch replaces the former.
+        """Export the staleness of a watch in seconds; a new callback of the same watch replaces the former.
 
         Returns:
             A function that ends the series, unless another callback has taken it over.
@@ -217,22 +230,22 @@ class Metrics(ConsoleMetrics):
         return self._observe((self.watch_staleness_seconds,), (service, resource, watch), (read,))
 
     def subscription_staleness(self, service: str, subscription: str, read: Read) -> Forget:
-        """Read a subscription's staleness in seconds at each scrape; replaceable as a watch is."""
+        """Export the staleness of a subscription in seconds; replaceable as for a watch."""
         return self._observe((self.subscription_staleness_seconds,), (service, subscription), (read,))
 
     def queue(self, service: str, queue: str, depth: Read, oldest_seconds: Read) -> Forget:
-        """Read a queue's depth and the age of its oldest waiting key at each scrape; replaceable as a watch is."""
+        """Export the depth of a queue and the age of its oldest waiting key; replaceable as for a watch."""
         gauges = (self.queue_depth, self.queue_oldest_seconds)
         return self._observe(gauges, (service, queue), (depth, oldest_seconds))
 
     def lattice_lag(self, service: str, of: tuple[str, str, str], messages: Read, seconds: Read) -> Forget:
-        """Read how far behind a lattice's events are copied at each scrape; replaceable as a watch is.
+        """Export the lag of forwarding lattice events; replaceable as for a watch.
 
         Args:
-            service: who copies.
-            of: the NATS it is on, the lattice, the stream.
-            messages: how many wait.
-            seconds: since when.
+            service: forwarding service.
+            of: NATS address, lattice and stream.
+            messages: number of messages not forwarded yet.
+            seconds: age of the oldest one.
         """
         gauges = (self.lattice_forwarder_lag_messages, self.lattice_forwarder_lag_seconds)
         return self._observe(gauges, (service, *of), (messages, seconds))
@@ -240,25 +253,25 @@ class Metrics(ConsoleMetrics):
     def lattice(
         self, service: str, of: tuple[str, str, str], silent: Read, applications: Read, services: Read
     ) -> Forget:
-        """Read how long a lattice has been silent, and what it has, at each scrape; replaceable as a watch is.
+        """Export the age of the last message and the object counts of a lattice; replaceable as for a watch.
 
         Args:
-            service: who follows it.
-            of: the NATS it is on, the lattice, what tells it from another account's of that name.
-            silent: seconds.
-            applications: how many are deployed.
-            services: how many mirror them.
+            service: service that follows the lattice.
+            of: NATS address, lattice name, and lattice ID (unique among accounts).
+            silent: seconds since the last message.
+            applications: number of deployed applications.
+            services: number of reflected Services.
         """
         gauges = (self.lattice_seconds_since_last_message, self.lattice_applications, self.lattice_services)
         return self._observe(gauges, (service, *of), (silent, applications, services))
 
     def kept_lattice(self, service: str, of: tuple[str, str, str], reads: KeptReads) -> Forget:
-        """Read how a lattice's applications are, and whether they are kept, at each scrape; replaceable as a watch is.
+        """Export the state of the Application objects of a lattice; replaceable as for a watch.
 
         Args:
-            service: who keeps them.
+            service: service that owns the objects.
             of: as in ``lattice``.
-            reads: what is read.
+            reads: callbacks.
         """
         gauges = (self.lattice_synced_age_seconds, self.lattice_owned, self.lattice_connected)
         forgets = [self._observe(gauges, (service, *of), (reads.synced_age, reads.owned, reads.linked))]
@@ -301,7 +314,7 @@ class Metrics(ConsoleMetrics):
 
 @functools.cache
 def process_metrics() -> Metrics:
-    """Return the metrics of this process, made at the first call, with memory, CPU, files and the Python version."""
+    """Return the metrics of this process, created at the first call, with memory, CPU, files and Python version."""
     metrics = Metrics()
     ProcessCollector(registry=metrics.registry)
     PlatformCollector(registry=metrics.registry)

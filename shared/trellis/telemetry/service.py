@@ -123,7 +123,9 @@ class Telemetry:
             async with asyncio.timeout(seconds):
                 await done.wait()
         except TimeoutError:
-            _log.warning("the collector did not answer: the last spans are dropped", service=self.service)
+            _log.warning(
+                "trace export did not finish before the shutdown, dropping the last spans", service=self.service
+            )
 
 
 def setup(

@@ -1,4 +1,4 @@
-"""One log event as a line for people: ``12:03:44 warning  node_watcher  nats is away  url=nats://…``.
+"""One log event as a line for users: ``12:03:44 warning  node_watcher  nats is unreachable  url=nats://…``.
 
 In: an event's fields. Out: text, in colours if asked. Called by ``telemetry.logs`` as the last processor.
 Invariant: one line, but for tracebacks, which follow it.

@@ -111,7 +111,10 @@ class TraceSpans(Generic[K]):
 
     @contextmanager
     def follow(self, key: K) -> Iterator[None]:
-        """Have spans that begin meanwhile be part of the key's story; without one each begins a trace of its own."""
+        """Have spans that begin in the meantime be part of the key's story.
+
+        Without one each begins a trace of its own.
+        """
         token = context_api.attach(context_from(self._find(key)))
         try:
             yield

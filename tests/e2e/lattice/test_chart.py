@@ -14,7 +14,7 @@ from host_manager.domain.group import ADOPTED
 from host_manager.domain.resources import make_nats_conf
 from support.chart.chart_parts import container, lattice_server, running, variables
 from support.chart.rendered import of, rendered
-from support.lattices.host_groups import wish
+from support.lattices.host_groups import desired
 from support.nodes.fleet import eventually
 from trellis_dev.localcluster.building import How
 from trellis_dev.localcluster.lattice_servers import WADM, lattice_servers
@@ -64,7 +64,7 @@ async def test_wadm_takes_an_application_and_a_hosts_leaf_sees_it(
     assert asked(server.port, "list") == []
     assert asked(server.port, "put", MANIFEST)["result"] == "created"
     # The configuration of a host's leaf, as host_manager makes it for this natsAddress.
-    conf = make_nats_conf(wish(ADOPTED, natsAddress=f"nats://{LOOPBACK}", natsLeafnodePort=leaf))
+    conf = make_nats_conf(desired(ADOPTED, natsAddress=f"nats://{LOOPBACK}", natsLeafnodePort=leaf))
     file = tmp_path / "leaf.conf"
     file.write_text(conf)
     with NatsServer(tmp_path / "leaf", config=file) as beside_a_host:

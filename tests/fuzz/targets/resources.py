@@ -41,9 +41,9 @@ from trellis.provisioning.views import (
     FailedAttempt,
     decode_digests,
     encode_digests,
+    opt_in_of,
     proof_of,
     shows,
-    wish_of,
 )
 
 _METADATA = {
@@ -200,7 +200,7 @@ def _node(rng: random.Random) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _judge_node(case: tuple[dict[str, Any], dict[str, Any]]) -> str:
     node, job = view_node(case[0]), view_job(case[1])
-    wish_of(node, auto_provision=True)
+    opt_in_of(node, auto_provision=True)
     assert node.bears_marks in (True, False)
     for digests in (node.blamed, node.installed, job.shims):
         # Names and digests have no blanks in them, nor can labels.

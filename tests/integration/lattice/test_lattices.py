@@ -95,7 +95,7 @@ async def test_a_host_that_beats_or_stops_is_told_at_once(nats_server: NatsServe
         lattice.add("N1")
         await lattice.beat("N1")
         await eventually(lambda: watched.ids() == ["N1"])
-        await eventually(lambda: watched.view().settled and "nobody answers" in watched.view().models_why)
+        await eventually(lambda: watched.view().settled and "no responders" in watched.view().models_why)
         watched.changed.clear()
         await lattice.beat("N1")
         lattice.add("N2")

@@ -278,7 +278,7 @@ async def test_what_wadm_does_not_answer_takes_nothing_away(users_server: NatsSe
         await seen.shows("web", "v1")
         await guarded.client.close()
         await until(lambda: seen.store.synced_at is None)
-        assert "nobody answers" in seen.store.why
+        assert "no responders" in seen.store.why
         await seen.shows("web", "v1")
 
 

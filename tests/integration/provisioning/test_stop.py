@@ -93,7 +93,9 @@ async def test_under_load_it_ends_well_releases_its_leases_and_the_next_one_fini
         async with running(log, **environment) as process:
             # Before that nothing is begun, and the signal ends the interpreter as it ends any program.
             await eventually(
-                lambda n=term: log.read_text().count("serving health") == n, "signals are heard", seconds=60
+                lambda n=term: log.read_text().count("serving /readyz and /metrics") == n,
+                "signals are heard",
+                seconds=60,
             )
             await eventually(lambda n=wanted: sum(map(fleet.provisioned, nodes)) >= n, f"{wanted} nodes", seconds=60)
             assert await ends(process) == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from secrets_backend.accounts import Accounts
-from secrets_backend.gather import Known
+from secrets_backend.gather import Cache
 from support.nodes.fleet import eventually
 from trellis.lattice.connection.address import LinkAddress
 from trellis.lattice.connection.link import Link
@@ -60,8 +60,8 @@ class Links:
     """Links of users, looked at in the order in which they came."""
 
     def __init__(self) -> None:
-        self.known = Known({}, {})
-        self.accounts = Accounts(self.known)
+        self.cache = Cache({}, {})
+        self.accounts = Accounts(self.cache)
         self.links: dict[LinkAddress, tuple[Link, asyncio.Task[None]]] = {}
 
     async def join(self, server: NatsServer, user: str) -> LinkAddress:
@@ -89,7 +89,7 @@ class Links:
         assert link.since is None
 
     def one_account(self, one: LinkAddress, other: LinkAddress) -> bool:
-        return other in self.known.of_its_account(one) and one in self.known.of_its_account(other)
+        return other in self.cache.of_its_account(one) and one in self.cache.of_its_account(other)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ async def links() -> AsyncIterator[Links]:
 async def test_two_users_of_one_account_are_one(server: NatsServer, links: Links) -> None:
     one, two = await links.join(server, "one"), await links.join(server, "two")
     assert links.one_account(one, two)
-    assert links.known.tried == {one, two}
+    assert links.cache.tried == {one, two}
 
 
 @pytest.mark.parametrize("users", [("one", "three"), ("three", "one")], ids=" before ".join)
@@ -142,11 +142,11 @@ async def test_a_link_says_as_little_however_many_strangers_there_are(
     said.clear()
     one = await links.join(server, "one")
     assert len(said) == 2, "one word to all, and once more what nobody answered"
-    assert links.known.of_its_account(one) == frozenset()
+    assert links.cache.of_its_account(one) == frozenset()
     said.clear()
     two = await links.join(server, "two")
     assert len(said) == 3, "two words, and one answer"
-    assert links.known.of_its_account(two) == {one}
+    assert links.cache.of_its_account(two) == {one}
 
 
 async def test_many_users_of_one_account_are_one_when_all_come_at_once(
@@ -155,7 +155,7 @@ async def test_many_users_of_one_account_are_one_when_all_come_at_once(
     found = [await links.connect(server, f"crowd{number}") for number in range(CROWD)]
     await asyncio.gather(*(links.look(address) for address in found))
     for address in found:
-        assert links.known.of_its_account(address) == {*found} - {address}
+        assert links.cache.of_its_account(address) == {*found} - {address}
     assert len(said) <= 2 * CROWD, "those that say their word to all need not answer one another"
 
 
@@ -185,7 +185,7 @@ async def test_an_answer_of_a_connection_that_is_no_more_does_not_count(
 ) -> None:
     one = await links.join(server, "one")
     say, granted = Link.say, []
-    monkeypatch.setattr(Known, "one_account", lambda *_, yes: granted.append(yes))
+    monkeypatch.setattr(Cache, "one_account", lambda *_, yes: granted.append(yes))
 
     async def another_meanwhile(link: Link, subject: str, payload: bytes) -> None:
         if subject.endswith(".account"):
@@ -196,7 +196,7 @@ async def test_an_answer_of_a_connection_that_is_no_more_does_not_count(
     monkeypatch.setattr(Link, "say", another_meanwhile)
     await links.join(server, "two")
     assert True not in granted, "not for a moment"
-    assert links.known.of_its_account(one) == frozenset()
+    assert links.cache.of_its_account(one) == frozenset()
 
 
 async def test_a_connection_that_comes_back_to_another_account_is_of_that_one_alone(
@@ -258,4 +258,4 @@ async def test_a_link_that_goes_away_meanwhile_holds_nobody_up(server: NatsServe
     looking = asyncio.create_task(links.look(one))
     await links.lose(two)
     await asyncio.wait_for(looking, 10)
-    await eventually(lambda: one in links.known.tried, "it was looked for")
+    await eventually(lambda: one in links.cache.tried, "it was looked for")

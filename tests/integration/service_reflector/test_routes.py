@@ -25,7 +25,7 @@ def routes(world: ReflectedWorld) -> Iterator[None]:
     """A kind HTTPRoute that takes any spec."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": HTTP_ROUTES.version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    known = {"plural": HTTP_ROUTES.plural, "singular": "httproute", "kind": HTTP_ROUTES.kind}
+    cache = {"plural": HTTP_ROUTES.plural, "singular": "httproute", "kind": HTTP_ROUTES.kind}
     group = HTTP_ROUTES.group
     # A group of Kubernetes' own needs the word of those who look after it; a test has it not.
     approved = {"api-approved.kubernetes.io": "unapproved, of a test"}
@@ -33,7 +33,7 @@ def routes(world: ReflectedWorld) -> Iterator[None]:
         "apiVersion": DEFINITIONS.api_version,
         "kind": DEFINITIONS.kind,
         "metadata": {"name": DEFINITION, "annotations": approved},
-        "spec": {"group": group, "scope": "Namespaced", "names": known, "versions": [version]},
+        "spec": {"group": group, "scope": "Namespaced", "names": cache, "versions": [version]},
     }
     status, answer = world.hosts.api.call("POST", DEFINITIONS.path(), body)
     assert status in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer

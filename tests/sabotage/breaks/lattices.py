@@ -90,7 +90,7 @@ HOSTS: Final = (
         "host_manager",
         "make_registry_env",
         '"WASMCLOUD_OCI_REGISTRY_PASSWORD", "valueFrom": password',
-        '"WASMCLOUD_OCI_REGISTRY_PASSWORD", "value": wish.inputs.registries[0].password',
+        '"WASMCLOUD_OCI_REGISTRY_PASSWORD", "value": desired.inputs.registries[0].password',
         "tests/unit/host_manager/test_recorded.py::test_no_credentials_are_shown",
     ),
 )

@@ -38,7 +38,7 @@ LABELS: Final = (
         "a node loses at once a Shim whose object is gone",
         "ADR 84: what is gone without having been uninstalled stays for a grace",
         "node_watcher",
-        "World._waits",
+        "Cache._waits",
         "+ timings.grace - now",
         "- now",
         "tests/unit/node_watcher/test_shims_missing.py::"
@@ -128,7 +128,7 @@ SLOTS: Final = (
         "architecture: Kubernetes is the truth, the bus can be lost",
         "provisioner",
         "plan",
-        "entries |= _adopted(world, entries)",
+        "entries |= _adopted(snapshot, entries)",
         "entries |= {}",
         "tests/unit/provisioner/test_plan.py::test_jobs_without_a_ledger_are_adopted_before_anything_new_begins",
     ),
@@ -146,8 +146,8 @@ SLOTS: Final = (
         "ADR 85: a skipped node is not begun, and counts for no limit",
         "provisioner",
         "plan",
-        "node.uid in world.targets and node.skip is None and",
-        "node.uid in world.targets and",
+        "node.uid in snapshot.targets and node.skip is None and",
+        "node.uid in snapshot.targets and",
         "tests/unit/provisioner/test_skipped.py::test_a_skipped_node_takes_no_slot",
     ),
     Break(

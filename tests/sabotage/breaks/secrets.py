@@ -171,7 +171,7 @@ ANSWERS: Final = (
         "links of different accounts share their grants",
         "ADR 50: the link has the grant",
         "secrets_backend",
-        "Known._link_grant",
+        "Cache._link_grant",
         "if self.addresses.get(key) in same",
         "if self.addresses.get(key)",
         "tests/unit/secrets_backend/test_gather.py::test_links_of_one_account_share_what_they_have_and_others_do_not",

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from host_manager.domain.group import ADOPTED, Group, Inputs, Registry, Wish
+from host_manager.domain.group import ADOPTED, Group, HostGroupSpec, Inputs, Registry
 from trellis.crds.host_config import WasmCloudHostConfigSpec
 
 DATA = Path(__file__).parents[2] / "data" / "host_config"
@@ -39,7 +39,7 @@ def children(case: str, operator: str = TODAYS_NAME) -> dict[str, dict[str, Any]
     return {child["kind"]: child for child in map(json.loads, texts)}
 
 
-def recorded_wish(case: str) -> Wish:
+def recorded_spec(case: str) -> HostGroupSpec:
     """Return what the recorded children were made from."""
     resource = custom_resource(case)
     metadata = resource["metadata"]
@@ -47,13 +47,13 @@ def recorded_wish(case: str) -> Wish:
     group = Group(
         metadata["name"], metadata["namespace"], uid, WasmCloudHostConfigSpec.model_validate(resource["spec"])
     )
-    return Wish(group, FULL_INPUTS if case == "full" else Inputs(), ADOPTED)
+    return HostGroupSpec(group, FULL_INPUTS if case == "full" else Inputs(), ADOPTED)
 
 
-def wish(revision: int, inputs: Inputs | None = None, **spec: Any) -> Wish:
+def desired(revision: int, inputs: Inputs | None = None, **spec: Any) -> HostGroupSpec:
     """Return the wish of a group called ``group`` in the namespace ``g``."""
     group = Group("group", "g", "uid-1", WasmCloudHostConfigSpec.model_validate(MINIMAL | spec))
-    return Wish(group, inputs or Inputs(), revision)
+    return HostGroupSpec(group, inputs or Inputs(), revision)
 
 
 def tidy(value: Any) -> Any:

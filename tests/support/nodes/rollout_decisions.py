@@ -17,7 +17,7 @@ from node_watcher.domain.actions import PatchNode, Said
 from node_watcher.domain.actions import Snapshot as NodeSnapshot
 from provisioner.domain.actions import Action, CreateJob, DeleteJob, Destroy, EndJob, JudgeFailed, Snapshot
 from provisioner.domain.decide import decide
-from provisioner.domain.plan import Plan, World, begun_of, plan
+from provisioner.domain.plan import FleetSnapshot, Plan, begun_of, plan
 from provisioner.domain.resources import make_installer_job
 from provisioner.domain.tasks import Rules, task_of
 from provisioner.domain.unconfirmed import doubted, feared_on
@@ -62,7 +62,7 @@ class Book:
 EMPTY = Book()
 
 
-class Wish(NamedTuple):
+class OptIn(NamedTuple):
     """The Shims by name, and the version of the first; the others have one version only."""
 
     names: tuple[str, ...]
@@ -111,12 +111,12 @@ def _shim(name: str, version: int) -> ShimView:
 
 
 @cache
-def _shims(wish: Wish) -> tuple[ShimView, ...]:
+def _shims(wish: OptIn) -> tuple[ShimView, ...]:
     return tuple(_shim(name, wish.version if index == 0 else 1) for index, name in enumerate(wish.names))
 
 
 @cache
-def target_on(node: NodeView, wish: Wish) -> Target | None:
+def target_on(node: NodeView, wish: OptIn) -> Target | None:
     return target_of(node, wish.shims(), None, auto_provision=False, require_checksum=True)
 
 
@@ -130,7 +130,7 @@ class Seen(NamedTuple):
 
 
 @cache
-def planned(seen: Seen, wish: Wish, book: Book, limit: str) -> Plan:
+def planned(seen: Seen, wish: OptIn, book: Book, limit: str) -> Plan:
     nodes, jobs, begun, certain = seen
     by_uid: dict[str, tuple[JobView, ...]] = {}
     for job in jobs:
@@ -147,12 +147,12 @@ def planned(seen: Seen, wish: Wish, book: Book, limit: str) -> Plan:
         if (target := target_on(view, wish)) is not None:
             targets[node.uid] = target
     limits = {name: ShimLimits(CountOrPercent.parse(limit)) for name in wish.names}
-    return plan(World(nodes, targets, by_uid, book.ledger(), limits, RETRIES, NOW, begun=slots, feared=feared))
+    return plan(FleetSnapshot(nodes, targets, by_uid, book.ledger(), limits, RETRIES, NOW, begun=slots, feared=feared))
 
 
 @cache
 def decided(
-    node: NodeView, jobs: tuple[JobView, ...], entry: Entry | None, wish: Wish, *, certain: bool
+    node: NodeView, jobs: tuple[JobView, ...], entry: Entry | None, wish: OptIn, *, certain: bool
 ) -> tuple[Action, ...]:
     its = tuple(job for job in jobs if job.node_uid == node.uid)
     feared = doubted(node, entry, its) if entry and not certain else frozenset[str]()
@@ -168,7 +168,7 @@ def decided(
 
 
 @cache
-def marked(node: NodeView, job: JobView | None, wish: Wish) -> NodeView | None:
+def marked(node: NodeView, job: JobView | None, wish: OptIn) -> NodeView | None:
     """The node as node_watcher leaves it; None if it writes nothing."""
     shims = wish.shims()
     wanted = wanted_on(node, shims, auto_provision=False, legacy=False)

@@ -17,8 +17,8 @@ from support.nodes.exploring import Remembered
 from support.nodes.rollout_decisions import (
     EMPTY,
     Book,
+    OptIn,
     Seen,
-    Wish,
     a_fresh_node,
     decided,
     made_job,
@@ -112,7 +112,7 @@ class Rollout:
 
     def target(self, node: NodeView, version: int) -> Target | None:
         """What a node is to have."""
-        return target_on(node, Wish(self.shims, version))
+        return target_on(node, OptIn(self.shims, version))
 
     # --- what can happen ---
 
@@ -140,7 +140,7 @@ class Rollout:
         """node_watcher, which writes at once: a late write of its would meet another resource version."""
         for node in state.nodes:
             job = newest(tuple(job for job in state.jobs if job.node_uid == node.uid))
-            if (after := marked(node, job, Wish(self.shims, state.version))) is not None:
+            if (after := marked(node, job, OptIn(self.shims, state.version))) is not None:
                 yield f"node_watcher marks {node.name}", _with_node(state, after)
 
     def _faults(self, state: State) -> Iterator[tuple[str, State]]:
@@ -252,7 +252,7 @@ class Rollout:
 
     def _plan(self, state: State, replica: Replica) -> Iterator[tuple[str, State]]:
         known, current = (replica.ledger, replica.current) if replica.ledger is not None else (state.book, True)
-        wish = Wish(self.shims, replica.version)
+        wish = OptIn(self.shims, replica.version)
         certain = replica.certain if replica.ledger is not None else replica.certain & known.tries()
         plan = planned(Seen(replica.nodes, replica.jobs, replica.begun, certain), wish, known, self.limit)
         outcome = Book.of(plan.ledger)
@@ -281,7 +281,7 @@ class Rollout:
         entry = dict(replica.ledger.entries).get(node.uid) if replica.ledger else None
         jobs = tuple(job for job in replica.jobs if job.node == node.name)
         certain = entry is not None and entry.tried(node.uid) in replica.certain
-        return decided(node, jobs, entry, Wish(self.shims, replica.version), certain=certain)
+        return decided(node, jobs, entry, OptIn(self.shims, replica.version), certain=certain)
 
     # --- what must hold ---
 

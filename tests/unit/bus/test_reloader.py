@@ -12,7 +12,7 @@ import pytest
 from support.suite.naming import lacking
 from trellis.bus.accounts.reloader import Reloader
 
-TOLD = "told the server to read its certificates"
+TOLD = "sent a reload signal to the NATS server"
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from console.timings import Timings
 from support.cluster.not_served import define
 from support.console import seen_objects as objects
 from support.console.viewers import Message, Page, People, World, console, may, messages

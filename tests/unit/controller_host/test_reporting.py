@@ -15,7 +15,7 @@ from controller_host.host_calls.calling import Calling, Calls
 from controller_host.report.reporting import Reporting, seen_of, standing_of
 from controller_host.report.status import Before, is_urgent, patch_of, status_of
 from controller_host.scheduler.hosted import Fault, Hosted, Trouble
-from controller_host.scheduler.lifecycle import Life
+from controller_host.scheduler.lifecycle import GuestLifecycle
 from controller_host.scheduler.starting import Parts
 from controller_host.scheduler.turns import Line
 from controller_host.state.progress import KnownModule, Progress
@@ -73,7 +73,9 @@ class World:
         self.progress = Progress(directory)
         calling = Calling(lambda _: self.kube, None, telemetry, lambda _: None)  # type: ignore[arg-type]
         account = Account(KEY, "user", "manager")
-        life = Life(Parts(FakeGuests({}), self.progress, telemetry), KEY, view.uid, Calls(calling, account, 0))
+        life = GuestLifecycle(
+            Parts(FakeGuests({}), self.progress, telemetry), KEY, view.uid, Calls(calling, account, 0)
+        )
         self.one = Hosted(view, account, life, read_spec(view), KnownModule("ab" * 32, 1, 7), ready=True)
         self.added: list[str] = []
         self.later: list[float] = []

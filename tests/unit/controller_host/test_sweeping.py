@@ -14,7 +14,7 @@ from controller_host.domain.views import read_spec, view_controller
 from controller_host.host_calls.calling import Calls
 from controller_host.scheduler.guests import Owner
 from controller_host.scheduler.hosted import Hosted
-from controller_host.scheduler.lifecycle import Life
+from controller_host.scheduler.lifecycle import GuestLifecycle
 from controller_host.state.progress import KnownModule, Mark, SeenVersions
 from controller_host.state.sweeping import Living, Sweeping, living_of
 from controller_host.timings import DiskTimings, Timings
@@ -41,7 +41,11 @@ def hosted_by(host: Host, *names: str) -> list[Hosted]:
         }
         view = view_controller({"metadata": {"namespace": "a", "name": name, "uid": f"uid-{name}"}, "spec": spec})
         account = Account(view.key, "user", "manager")
-        life = host.life if view.uid == UID else Life(host.parts, view.key, view.uid, Calls(host.calling, account, 0))
+        life = (
+            host.life
+            if view.uid == UID
+            else GuestLifecycle(host.parts, view.key, view.uid, Calls(host.calling, account, 0))
+        )
         found.append(Hosted(view, account, life, wanted=read_spec(view)))
     return found
 

@@ -74,7 +74,7 @@ def test_names_are_escaped_as_documented(name: str, token: str) -> None:
 
 @pytest.mark.parametrize("token", ["a.b", "=2e", "=41", "=G0", "=2", "a*", "=FF"])
 def test_a_token_that_escape_does_not_make_is_refused(token: str) -> None:
-    with pytest.raises(ValueError, match=r"no escaped name|can't decode"):
+    with pytest.raises(ValueError, match=r"escaped|decode"):
         unescape(token)
 
 

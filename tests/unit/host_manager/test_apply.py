@@ -14,8 +14,8 @@ from host_manager.domain.decide import ApplyChild, RecyclePod, RetryPods
 from host_manager.domain.group import LATEST, Inputs
 from host_manager.domain.pods import PodView
 from host_manager.domain.snapshot import Head
-from host_manager.gather import Known
-from support.lattices.host_groups import wish
+from host_manager.gather import Cache
+from support.lattices.host_groups import desired
 from trellis import names
 from trellis.kube.errors import NotFound, TooManyRequests
 from trellis.kube.recorder import EventRecorder
@@ -38,11 +38,11 @@ def kube() -> FakeKube:
 
 @pytest.fixture
 def effects(kube: FakeKube) -> Effects:
-    return Effects(kube, EventRecorder(kube, component="test"), Known(kube, {}, {}))
+    return Effects(kube, EventRecorder(kube, component="test"), Cache(kube, {}, {}))
 
 
 def children() -> list[ApplyChild]:
-    made = wish(LATEST)
+    made = desired(LATEST)
     marks = marks_for(made.group, Inputs(), None, asked=False)
     return [ApplyChild(child, None) for child in make_children(made, marks, budget=True)]
 
@@ -85,7 +85,7 @@ async def test_only_a_host_that_may_restart_makes_the_next_one_wait(
             await effects.apply(KEY, [action])
     else:
         await effects.apply(KEY, [action])
-    assert effects.known.listening.recycling.may(KEY, time.monotonic()) is not paused
+    assert effects.cache.listening.recycling.may(KEY, time.monotonic()) is not paused
 
 
 @pytest.mark.parametrize("changed", [False, True], ids=["as it was read", "changed meanwhile"])
@@ -100,5 +100,5 @@ async def test_what_runs_refused_pods_is_annotated_as_it_was_read(
     [deployment] = kube.objects(DEPLOYMENTS)
     annotations = deployment["metadata"].get("annotations") or {}
     assert (names.ANNOTATION_PODS_RETRIED in annotations) is not changed
-    assert (effects.known.retries.left(KEY) is None) is changed
+    assert (effects.cache.retries.left(KEY) is None) is changed
     assert deployment["spec"] == {"replicas": 2 if changed else 1}

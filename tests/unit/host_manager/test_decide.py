@@ -20,11 +20,11 @@ from host_manager.domain.decide import (
     decide,
     report,
 )
-from host_manager.domain.group import ADOPTED, LATEST, Group, Inputs, Wish
+from host_manager.domain.group import ADOPTED, LATEST, Group, HostGroupSpec, Inputs
 from host_manager.domain.inputs import Problem
 from host_manager.domain.pods import PodView, Trouble
 from host_manager.domain.snapshot import Head, Snapshot
-from support.lattices.host_groups import FORMER_NAME, MINIMAL, TODAYS_NAME, wish
+from support.lattices.host_groups import FORMER_NAME, MINIMAL, TODAYS_NAME, desired
 from support.suite.naming import lacking
 from trellis import names
 from trellis.crds.host_config import WasmCloudHostConfigSpec
@@ -46,7 +46,7 @@ OPERATOR = Controller(Peer.WASMCLOUD_OPERATOR, "ns", "operator", "u9")
 def snapshot(**changes: Any) -> Snapshot:
     """Return a new group with our finalizer, of which nothing is there yet."""
     head = Head("g", "group", "uid-1", "7", generation=1, finalizers=(names.FINALIZER_HOSTS,))
-    base = Snapshot(head, wish(LATEST).group, Inputs(), (), {}, (), {}, NOW)
+    base = Snapshot(head, desired(LATEST).group, Inputs(), (), {}, (), {}, NOW)
     return replace(base, **changes)
 
 
@@ -64,9 +64,9 @@ def stored(child: dict[str, Any], manager: str = names.FIELD_MANAGER_HOST_MANAGE
 
 def children(group: Group | None = None, revision: int = LATEST, inputs: Inputs | None = None) -> dict[Any, Any]:
     """Return every child of a group, as it should be."""
-    group, inputs = group or wish(LATEST).group, inputs or Inputs()
+    group, inputs = group or desired(LATEST).group, inputs or Inputs()
     marks = Marks(revision, marks_for(group, inputs, None, asked=False).basis)
-    made = make_children(Wish(group, inputs, revision), marks, budget=revision >= LATEST)
+    made = make_children(HostGroupSpec(group, inputs, revision), marks, budget=revision >= LATEST)
     return {(child["kind"], child["metadata"]["name"]): stored(child) for child in made}
 
 

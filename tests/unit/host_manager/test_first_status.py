@@ -14,10 +14,10 @@ from host_manager import gather, looked
 from host_manager.apply import Effects
 from host_manager.domain.decide import Action
 from host_manager.domain.snapshot import Snapshot
-from host_manager.gather import Known
+from host_manager.gather import Cache
 from host_manager.leave import Leave
 from host_manager.listening import Listening
-from host_manager.reconciler import Reconcile
+from host_manager.reconciler import Reconciler
 from host_manager.timings import Timings
 from support.lattices.host_groups import MINIMAL
 from trellis.bus.bus import Bus
@@ -84,13 +84,13 @@ class World:
     def __post_init__(self) -> None:
         self.kube.put(NAMESPACES, {"metadata": {"name": "g"}})
         self.kube.put(HOST_CONFIGS, {"metadata": {"name": "group", "namespace": "g"}, "spec": MINIMAL})
-        known = Known(self.kube, {}, {}, listening=self.told)
-        effects = Slow(self.kube, EventRecorder(self.kube, component="test"), known)
+        cache = Cache(self.kube, {}, {}, listening=self.told)
+        effects = Slow(self.kube, EventRecorder(self.kube, component="test"), cache)
         refusals = MissingPermissions(Health("test"), lambda _: "")
         stories: TraceSpans[str] = TraceSpans(setup("test", metrics=Metrics()))
         never = cast("Leave", None)  # no group is deleted here
-        self.reconcile = Reconcile(
-            *(known, effects, cast("Bus", Quiet()), stories, SELDOM, lambda _: True, refusals, never)
+        self.reconcile = Reconciler(
+            *(cache, effects, cast("Bus", Quiet()), stories, SELDOM, lambda _: True, refusals, never)
         )
 
     def written(self) -> None:

@@ -14,7 +14,7 @@ from host_manager.domain.group import LATEST, Inputs
 from host_manager.domain.inputs import Problem, keep_checksum, read_inputs, sources_of
 from host_manager.domain.pods import PodView, Trouble, view_pod
 from host_manager.domain.takeover import taken_over
-from support.lattices.host_groups import custom_resource, wish
+from support.lattices.host_groups import custom_resource, desired
 from support.suite.naming import lacking
 from trellis import names
 
@@ -34,12 +34,12 @@ def docker(auths: Any) -> dict[str, Any]:
 
 
 def read(registry: dict[str, Any] | None) -> tuple[Inputs, tuple[Problem, ...]]:
-    group = wish(LATEST, registryCredentialsSecret="r").group
+    group = desired(LATEST, registryCredentialsSecret="r").group
     return read_inputs(group, {("Secret", "r"): registry}, "")
 
 
 def test_every_source_is_named_once() -> None:
-    group = wish(LATEST, **FULL, leafTls={"secretName": "ca1"}).group
+    group = desired(LATEST, **FULL, leafTls={"secretName": "ca1"}).group
     assert sources_of(group) == [
         ("Secret", "cluster-secrets"),
         ("Secret", "wasmcloud-registry"),
@@ -49,14 +49,14 @@ def test_every_source_is_named_once() -> None:
 
 
 def test_all_that_is_missing_is_named() -> None:
-    group = wish(LATEST, **FULL).group
+    group = desired(LATEST, **FULL).group
     _, problems = read_inputs(group, dict.fromkeys(sources_of(group)), "")
     assert [problem.reason for problem in problems] == ["SecretMissing"] * 3 + ["ConfigMapMissing"]
     assert lacking(problems[3].message, "ConfigMap g/ca2") == []
 
 
 def test_certificates_are_the_keys_that_end_so_by_name() -> None:
-    group = wish(LATEST, certificates=FULL["certificates"]).group
+    group = desired(LATEST, certificates=FULL["certificates"]).group
     found = {
         ("Secret", "ca1"): secret(**{"b.crt": "", "a.crt": "", "other.txt": ""}),
         ("ConfigMap", "ca2"): {"data": {"corp.crt": "x"}},
@@ -119,7 +119,7 @@ def test_a_registry_that_cannot_be_read_is_said_without_its_contents(registry: d
 
 
 def test_an_empty_name_is_said() -> None:
-    _, [problem] = read_inputs(wish(LATEST, secretName="").group, {}, "")
+    _, [problem] = read_inputs(desired(LATEST, secretName="").group, {}, "")
     assert lacking(problem.message, "spec.secretName") == []
 
 
@@ -135,14 +135,14 @@ def test_an_empty_name_is_said() -> None:
     ],
 )
 def test_the_secret_for_nats(data: dict[str, str], credentials: bool, seed: bool, told: bool) -> None:
-    group = wish(LATEST, secretName="s").group
+    group = desired(LATEST, secretName="s").group
     inputs, problems = read_inputs(group, {("Secret", "s"): {"data": data}}, "")
     assert (inputs.credentials, inputs.seed, bool(problems)) == (credentials, seed, told)
     assert not any(problem.blocks for problem in problems)
 
 
 def test_the_checksum_changes_with_each_content_and_shows_none() -> None:
-    group = wish(LATEST, secretName="s").group
+    group = desired(LATEST, secretName="s").group
     sums = {
         read_inputs(group, {("Secret", "s"): secret(**{"nats.creds": value})}, conf)[0].checksum
         for value in ("a", "b")
@@ -269,7 +269,7 @@ def test_pods_keep_the_checksum_that_they_have_while_the_contents_are_the_same(
 
 
 def test_the_checksum_of_an_equal_group_that_is_created_again_is_the_same() -> None:
-    group = wish(LATEST, secretName="s").group
+    group = desired(LATEST, secretName="s").group
     again = replace(group, uid="another")
     sources = {("Secret", "s"): secret(**{"nats.creds": "a"})}
     first, second = (read_inputs(one, sources, "")[0] for one in (group, again))

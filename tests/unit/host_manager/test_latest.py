@@ -9,12 +9,12 @@ import pytest
 from host_manager.domain.group import ADOPTED, LATEST, Inputs, Registry
 from host_manager.domain.merging import TemplateError
 from host_manager.domain.resources import make_budget, make_nats_conf, make_registry_secret, make_workload
-from support.lattices.host_groups import FULL_INPUTS, custom_resource, wish
+from support.lattices.host_groups import FULL_INPUTS, custom_resource, desired
 from support.suite.golden import Golden
 
 
 def pod(revision: int, inputs: Inputs | None = None, **spec: Any) -> dict[str, Any]:
-    found: dict[str, Any] = make_workload(wish(revision, inputs, **spec))["spec"]["template"]["spec"]
+    found: dict[str, Any] = make_workload(desired(revision, inputs, **spec))["spec"]["template"]["spec"]
     return found
 
 
@@ -23,7 +23,7 @@ def variables(pod_spec: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_the_whole_of_it_for_a_minimal_group(golden: Golden) -> None:
-    golden.check("host_manager/latest-minimal", make_workload(wish(LATEST, Inputs(checksum="c0ffee"))))
+    golden.check("host_manager/latest-minimal", make_workload(desired(LATEST, Inputs(checksum="c0ffee"))))
 
 
 def test_the_whole_of_it_for_a_group_with_every_field(golden: Golden) -> None:
@@ -35,7 +35,7 @@ def test_the_whole_of_it_for_a_group_with_every_field(golden: Golden) -> None:
         tls_keys=("ca.crt", "tls.crt", "tls.key"),
         checksum="c0ffee",
     )
-    made = wish(LATEST, inputs, **spec)
+    made = desired(LATEST, inputs, **spec)
     golden.check("host_manager/latest-full", make_workload(made))
     golden.check("host_manager/latest-full-nats", {"nats.conf": make_nats_conf(made).splitlines()})
     golden.check("host_manager/registry-secret", make_registry_secret(made))
@@ -104,8 +104,8 @@ def test_a_label_of_the_user_takes_the_place_of_ours() -> None:
 
 
 def test_the_former_place_of_daemonset_counts_for_our_own_template_only() -> None:
-    assert make_workload(wish(ADOPTED, daemonset=True))["kind"] == "Deployment"
-    assert make_workload(wish(LATEST, daemonset=True))["kind"] == "DaemonSet"
+    assert make_workload(desired(ADOPTED, daemonset=True))["kind"] == "Deployment"
+    assert make_workload(desired(LATEST, daemonset=True))["kind"] == "DaemonSet"
 
 
 def test_hosts_from_before_1_0_have_their_seed_by_reference() -> None:
@@ -155,7 +155,7 @@ def test_what_no_pod_can_have_is_named(options: dict[str, Any], place: str) -> N
 )
 def test_text_stays_text_in_the_configuration_of_the_leaf(field: str, value: str, line: str) -> None:
     spec: dict[str, Any] = {field: value}
-    assert line in make_nats_conf(wish(ADOPTED, **spec)).splitlines()
+    assert line in make_nats_conf(desired(ADOPTED, **spec)).splitlines()
 
 
 @pytest.mark.parametrize(
@@ -164,11 +164,11 @@ def test_text_stays_text_in_the_configuration_of_the_leaf(field: str, value: str
 )
 def test_a_roll_takes_no_more_hosts_than_a_drain_may(replicas: int, unavailable: int, surge: int, drained: int) -> None:
     """Kubernetes asks no budget when it rolls; a single host is replaced before it goes."""
-    made = wish(LATEST, hostReplicas=replicas)
+    made = desired(LATEST, hostReplicas=replicas)
     rolling = {"maxUnavailable": unavailable, "maxSurge": surge}
     assert make_workload(made)["spec"]["strategy"] == {"type": "RollingUpdate", "rollingUpdate": rolling}
     assert make_budget(made.group)["spec"]["maxUnavailable"] == drained
 
 
 def test_a_roll_of_an_adopted_group_is_bounded_as_it_was() -> None:
-    assert "strategy" not in make_workload(wish(ADOPTED, hostReplicas=45))["spec"]
+    assert "strategy" not in make_workload(desired(ADOPTED, hostReplicas=45))["spec"]

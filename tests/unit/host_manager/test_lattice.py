@@ -18,7 +18,7 @@ from host_manager.domain.status import Facts, make_status
 from host_manager.lattice import lattice_of
 from host_manager.lattice_status import due_in, silent_pods
 from host_manager.listening import Recycling
-from support.lattices.host_groups import MINIMAL, wish
+from support.lattices.host_groups import MINIMAL, desired
 from trellis import names
 from trellis.config.nats_credentials import Kind
 from trellis.crds.host_config import WasmCloudHostConfigSpec
@@ -51,18 +51,18 @@ def world(*pods: PodView, **changes: Any) -> Snapshot:
     return replace(snapshot(children=children(), pods=pods, now=NOW, clock=CLOCK), **changes)
 
 
-def status(known: Snapshot) -> dict[str, Any]:
-    return make_status(known, Facts(LATEST))
+def status(cache: Snapshot) -> dict[str, Any]:
+    return make_status(cache, Facts(LATEST))
 
 
-def condition(known: Snapshot, kind: str = "HostsReporting") -> tuple[str, str, str]:
-    found = next(one for one in status(known)["conditions"] if one["type"] == kind)
+def condition(cache: Snapshot, kind: str = "HostsReporting") -> tuple[str, str, str]:
+    found = next(one for one in status(cache)["conditions"] if one["type"] == kind)
     return found["status"], found["reason"], found["message"]
 
 
 def test_a_pod_is_shown_with_the_host_in_it() -> None:
-    known = world(pod(), lattice=view(heard()))
-    (host,) = status(known)["hosts"]
+    cache = world(pod(), lattice=view(heard()))
+    (host,) = status(cache)["hosts"]
     assert host == {
         "pod": "group-1",
         "ready": True,
@@ -72,7 +72,7 @@ def test_a_pod_is_shown_with_the_host_in_it() -> None:
         "version": "1.9.2",
         "labels": {POD_LABEL: "group-1", "zone": "a"},
     }
-    assert condition(known)[:2] == ("True", "AllReporting")
+    assert condition(cache)[:2] == ("True", "AllReporting")
 
 
 def test_every_host_of_the_lattice_is_shown_with_what_runs_on_it() -> None:
@@ -87,10 +87,10 @@ def test_every_host_of_the_lattice_is_shown_with_what_runs_on_it() -> None:
 
 def test_applications_are_those_of_wadm_and_stay_while_it_is_away() -> None:
     models = (Model("shop", "v2", "v1", "deployed"),)
-    known = world(lattice=view(models=models))
-    assert (status(known)["apps"], status(known)["app_count"]) == ([{"name": "shop", "version": "v2"}], 1)
-    assert condition(known, "ApplicationsKnown")[0] == "True"
-    away = replace(known, status=status(known), lattice=view(models=None, models_why="wadm: nobody answers"))
+    cache = world(lattice=view(models=models))
+    assert (status(cache)["apps"], status(cache)["app_count"]) == ([{"name": "shop", "version": "v2"}], 1)
+    assert condition(cache, "ApplicationsKnown")[0] == "True"
+    away = replace(cache, status=status(cache), lattice=view(models=None, models_why="wadm: nobody answers"))
     assert status(away)["app_count"] == 1
     assert condition(away, "ApplicationsKnown") == ("Unknown", "WadmUnavailable", "wadm: nobody answers")
 
@@ -140,21 +140,21 @@ def test_a_service_that_has_just_begun_says_what_was_said_before() -> None:
     ],
 )
 def test_a_pod_is_silent_only_if_it_could_have_been_heard(ready_since: str, linked: float, reported: str) -> None:
-    known = world(pod(ready_since=ready_since), lattice=view(linked_since=CLOCK - linked))
-    (host,) = status(known)["hosts"]
+    cache = world(pod(ready_since=ready_since), lattice=view(linked_since=CLOCK - linked))
+    (host,) = status(cache)["hosts"]
     assert host["reported"] == reported
-    assert (silent_pods(known) == ["group-1"]) is (reported == "No")
-    assert (due_in(known) is None) is (reported == "No")
+    assert (silent_pods(cache) == ["group-1"]) is (reported == "No")
+    assert (due_in(cache) is None) is (reported == "No")
 
 
 def test_silence_is_told_with_the_pods_and_once_as_an_event() -> None:
     pods = [pod(f"group-{number}") for number in range(1, 6)]
-    known = world(*pods, lattice=view(heard("group-1")))
-    assert condition(known)[:2] == ("False", "HeartbeatMissing")
-    assert "group-2, group-3, group-4 and 1 more" in condition(known)[2]
-    [event] = [action for action in decide(known) if isinstance(action, WarnGroup)]
+    cache = world(*pods, lattice=view(heard("group-1")))
+    assert condition(cache)[:2] == ("False", "HeartbeatMissing")
+    assert "group-2, group-3, group-4 and 1 more" in condition(cache)[2]
+    [event] = [action for action in decide(cache) if isinstance(action, WarnGroup)]
     assert event.reason == "HeartbeatMissing"
-    again = replace(known, status=status(known))
+    again = replace(cache, status=status(cache))
     assert not [action for action in decide(again) if isinstance(action, WarnGroup)]
 
 
@@ -162,12 +162,12 @@ def test_a_new_link_is_no_news_about_a_host_that_was_silent() -> None:
     silent = world(pod(), pod("group-2"), lattice=view(heard("group-2")))
     silent = replace(silent, status=status(silent))
     for linked, hosts in ((CLOCK - 1, ()), (CLOCK - 1, (heard("group-2"),)), (CLOCK - 71, (heard("group-2"),))):
-        known = replace(silent, lattice=view(*hosts, linked_since=linked))
-        first, second = status(known)["hosts"]
+        cache = replace(silent, lattice=view(*hosts, linked_since=linked))
+        first, second = status(cache)["hosts"]
         assert (first["reported"], second["reported"]) == ("No", "Yes" if hosts else "Unknown")
-        assert condition(known)[:2] == ("False", "HeartbeatMissing")
-        assert not [action for action in decide(known) if isinstance(action, WarnGroup)], "it was said before"
-        assert silent_pods(known) == (["group-1"] if linked < CLOCK - 70 else []), "what is shown is no proof"
+        assert condition(cache)[:2] == ("False", "HeartbeatMissing")
+        assert not [action for action in decide(cache) if isinstance(action, WarnGroup)], "it was said before"
+        assert silent_pods(cache) == (["group-1"] if linked < CLOCK - 70 else []), "what is shown is no proof"
     assert condition(replace(silent, lattice=view(heard(), heard("group-2"))))[:2] == ("True", "AllReporting")
 
 
@@ -179,13 +179,13 @@ def test_a_pod_that_became_ready_again_is_not_silent_as_before() -> None:
 
 
 def test_pods_of_the_former_template_do_not_tell_which_host_is_theirs() -> None:
-    known = world(pod(tells=False), lattice=view())
-    assert condition(known)[:2] == ("Unknown", "HostIDUnknown")
-    assert silent_pods(known) == []
+    cache = world(pod(tells=False), lattice=view())
+    assert condition(cache)[:2] == ("Unknown", "HostIDUnknown")
+    assert silent_pods(cache) == []
 
 
-def recycled(known: Snapshot) -> list[str]:
-    return [action.pod.name for action in decide(known) if isinstance(action, RecyclePod)]
+def recycled(cache: Snapshot) -> list[str]:
+    return [action.pod.name for action in decide(cache) if isinstance(action, RecyclePod)]
 
 
 def a_group(**spec: Any) -> Group:
@@ -195,20 +195,20 @@ def a_group(**spec: Any) -> Group:
 def test_silent_hosts_are_restarted_one_at_a_time_if_that_is_asked_for() -> None:
     def deployed(**spec: Any) -> Snapshot:
         group = a_group(hostReplicas=2, **spec)
-        known = settled(group=group, children=children(group), pods=(pod("group-1"), pod("group-2")))
-        return replace(known, now=NOW, clock=CLOCK, may_recycle=True, lattice=view())
+        cache = settled(group=group, children=children(group), pods=(pod("group-1"), pod("group-2")))
+        return replace(cache, now=NOW, clock=CLOCK, may_recycle=True, lattice=view())
 
-    known = deployed(hostRecycling="OneAtATime")
-    assert recycled(known) == ["group-1"]
+    cache = deployed(hostRecycling="OneAtATime")
+    assert recycled(cache) == ["group-1"]
     assert recycled(deployed()) == []
-    assert recycled(replace(known, lattice=view(heard("group-1"), heard("group-2")))) == []
-    assert recycled(replace(known, lattice=view(heard("group-1")))) == ["group-2"]
-    assert recycled(replace(known, lattice=view(linked_since=None))) == [], "our own link is away"
-    assert recycled(replace(known, lattice=None)) == []
-    assert recycled(replace(known, may_recycle=False)) == [], "one was restarted a moment ago"
-    not_ready = replace(known, pods=(pod("group-1"), pod("group-2", ready=False)))
+    assert recycled(replace(cache, lattice=view(heard("group-1"), heard("group-2")))) == []
+    assert recycled(replace(cache, lattice=view(heard("group-1")))) == ["group-2"]
+    assert recycled(replace(cache, lattice=view(linked_since=None))) == [], "our own link is away"
+    assert recycled(replace(cache, lattice=None)) == []
+    assert recycled(replace(cache, may_recycle=False)) == [], "one was restarted a moment ago"
+    not_ready = replace(cache, pods=(pod("group-1"), pod("group-2", ready=False)))
     assert recycled(not_ready) == [], "another pod is away already"
-    assert recycled(replace(known, pods=(pod("group-1"),))) == [], "a pod is missing"
+    assert recycled(replace(cache, pods=(pod("group-1"),))) == [], "a pod is missing"
 
 
 def test_a_restart_that_does_not_help_is_repeated_ever_more_seldom() -> None:
@@ -280,12 +280,12 @@ def test_groups_share_a_connection_only_by_the_same_certificate() -> None:
 def test_a_lattice_whose_name_is_none_is_a_condition_and_not_listened_to() -> None:
     with pytest.raises(SubjectError):
         lattice_of(a_group(lattice="a.b"), {})
-    known = world(pod(), lattice=None, lattice_why="the lattice 'a.b' cannot be part of a NATS subject")
-    assert condition(known) == ("Unknown", "LatticeNotConnected", known.lattice_why)
+    cache = world(pod(), lattice=None, lattice_why="the lattice 'a.b' cannot be part of a NATS subject")
+    assert condition(cache) == ("Unknown", "LatticeNotConnected", cache.lattice_why)
 
 
 def test_a_pod_tells_by_its_environment() -> None:
-    made = wish(LATEST)
+    made = desired(LATEST)
     template = make_workload(made)["spec"]["template"]
     raw = {
         "metadata": template["metadata"] | {"namespace": "g", "name": "group-1", "uid": "u", "resourceVersion": "1"},
@@ -299,6 +299,6 @@ def test_a_pod_tells_by_its_environment() -> None:
 
 def test_what_is_said_of_the_lattices_applications_stays() -> None:
     said = {"type": names.CONDITION_APPLICATIONS_SYNCED, "status": "True", "reason": "Synced", "message": ""}
-    known = world(pod(), lattice=view(heard()), status={"conditions": [said]})
-    assert said in status(known)["conditions"]
-    assert sum(one["type"] == said["type"] for one in status(known)["conditions"]) == 1
+    cache = world(pod(), lattice=view(heard()), status={"conditions": [said]})
+    assert said in status(cache)["conditions"]
+    assert sum(one["type"] == said["type"] for one in status(cache)["conditions"]) == 1

@@ -10,10 +10,10 @@ import pytest
 from host_manager.apply import Effects
 from host_manager.domain.pods import PodView
 from host_manager.domain.views import view_group
-from host_manager.gather import Known
+from host_manager.gather import Cache
 from host_manager.leave import HOSTS, Leave, going_with
 from host_manager.listening import Listening
-from host_manager.reconciler import Reconcile
+from host_manager.reconciler import Reconciler
 from support.lattices.host_groups import MINIMAL
 from trellis import names
 from trellis.bus.bus import Bus
@@ -60,16 +60,16 @@ class World:
         self.kube.put(DEFINITIONS, {"metadata": metadata | ({"deletionTimestamp": DELETED} if with_crd else {})})
         metadata = {"name": "group", "namespace": "g", "finalizers": [finalizer], "deletionTimestamp": DELETED}
         groups = {KEY: view_group(self.kube.put(HOST_CONFIGS, {"metadata": metadata, "spec": MINIMAL}))}
-        known = Known(self.kube, groups, {}, controller=other, listening=Deaf(lambda _: None))
-        known.by_group[KEY] = {
+        cache = Cache(self.kube, groups, {}, controller=other, listening=Deaf(lambda _: None))
+        cache.by_group[KEY] = {
             name: PodView("g", name, f"uid-{name}", "1", "group", ready=True) for name in map(str, range(pods))
         }
         recorder = EventRecorder(self.kube, component="test")
         breaker = Breaker(self.kube, recorder, Scope("host_manager", "g", {HOSTS: lambda: pods}, {}), lambda: None)
         self.deletions = Deletions(self.kube, HOST_CONFIGS, DeletionTimings(settle=0.0))
-        self.reconcile = Reconcile(
-            known,
-            Effects(self.kube, recorder, known),
+        self.reconcile = Reconciler(
+            cache,
+            Effects(self.kube, recorder, cache),
             cast("Bus", Quiet()),
             TraceSpans(setup("test", metrics=Metrics())),
             600.0,
@@ -120,7 +120,7 @@ async def test_a_group_goes_with_few_hosts_or_if_it_was_deleted_by_itself(pods: 
 def test_only_hosts_of_deleted_groups_can_be_held() -> None:
     world = World(names.FINALIZER_HOSTS, 2, with_crd=True)
     groups = world.reconcile.leave.groups
-    pods = {f"g/{name}": pod for name, pod in world.reconcile.known.by_group[KEY].items()}
+    pods = {f"g/{name}": pod for name, pod in world.reconcile.cache.by_group[KEY].items()}
     left = PodView("g", "left", "uid-left", "1", "former", ready=True)
     assert going_with(groups, pods | {"g/left": left}) == {"uid-0": "0", "uid-1": "1"}
     assert going_with({KEY: replace(groups[KEY], deleting=False)}, pods) == {}, "created again"

@@ -13,7 +13,7 @@ from host_manager.domain.decide import RecyclePod, decide
 from host_manager.domain.environment import POD_LABEL
 from host_manager.domain.snapshot import Snapshot
 from host_manager.lattice_status import silent_pods
-from support.lattices.host_groups import wish
+from support.lattices.host_groups import desired
 from support.suite.naming import lacking
 from trellis.lattice.domain.hosts import MAX_HOSTS, TEXT_KEPT, Host, Sighting, Unit, read_host
 from trellis.lattice.domain.models import Model
@@ -54,21 +54,21 @@ def test_a_status_can_always_be_written_and_says_what_it_leaves_out(
     read = [read_host(data) for data in told]
     hosts = [replace(host, id=f"{host.id}-{at}-{n}") for n in range(100) for at, host in enumerate(read)]
     pods = [pod(f"group-{number}") for number in range(550)]
-    known = world(*pods, lattice=lattice(hosts, models, text[:TEXT_KEPT]))
-    made = status(known)
+    cache = world(*pods, lattice=lattice(hosts, models, text[:TEXT_KEPT]))
+    made = status(cache)
     assert len(orjson.dumps(made)) < ETCD_BYTES
     shown, count = len(made["latticeHosts"]), len(hosts)
     words = f"status.latticeHosts shows {shown} of {count}"
-    assert (words in condition(known)[2]) == (shown < count)
+    assert (words in condition(cache)[2]) == (shown < count)
     words = f"status.apps shows {len(made['apps'])} of {models}"
-    assert (words in condition(known, "ApplicationsKnown")[2]) == (len(made["apps"]) < models)
+    assert (words in condition(cache, "ApplicationsKnown")[2]) == (len(made["apps"]) < models)
     assert made["app_count"] == models
 
 
 def test_of_thousands_of_hosts_it_is_said_how_many_are_not_shown() -> None:
     hosts = [Host(f"N{number:05}", version="1.9.2") for number in range(MAX_HOSTS)]
-    known = world(lattice=replace(lattice(hosts), refused=True))
-    assert lacking(condition(known)[2], "status.latticeHosts", "500", str(MAX_HOSTS)) == []
+    cache = world(lattice=replace(lattice(hosts), refused=True))
+    assert lacking(condition(cache)[2], "status.latticeHosts", "500", str(MAX_HOSTS)) == []
 
 
 def test_a_host_that_says_a_great_deal_takes_nobodys_place() -> None:
@@ -82,19 +82,19 @@ def test_a_host_that_says_a_great_deal_takes_nobodys_place() -> None:
 @pytest.mark.parametrize("turned", [False, True])
 def test_of_two_hosts_that_claim_a_pod_the_one_that_started_last_counts_at_every_look(turned: bool) -> None:
     hosts = (heard(id="N-a", uptime_seconds=500), heard(id="N-b", uptime_seconds=3))
-    known = world(pod(), lattice=view(*(reversed(hosts) if turned else hosts)))
-    (shown,) = status(known)["hosts"]
+    cache = world(pod(), lattice=view(*(reversed(hosts) if turned else hosts)))
+    (shown,) = status(cache)["hosts"]
     assert (shown["id"], shown["reported"]) == ("N-b", "Yes")
-    first = replace(known, status=status(known))
-    later = replace(known, lattice=view(heard(id="N-a", uptime_seconds=505, ago=0.0), hosts[1]), status=first.status)
+    first = replace(cache, status=status(cache))
+    later = replace(cache, lattice=view(heard(id="N-a", uptime_seconds=505, ago=0.0), hosts[1]), status=first.status)
     assert status(later)["hosts"] == first.status["hosts"]
 
 
-def recycling(known: Snapshot) -> Snapshot:
-    deployments = {key: dict(child) for key, child in known.children.items()}
+def recycling(cache: Snapshot) -> Snapshot:
+    deployments = {key: dict(child) for key, child in cache.children.items()}
     deployments["Deployment", "group"]["status"] = {"replicas": 1, "readyReplicas": 1, "updatedReplicas": 1}
-    group = wish(2, hostRecycling="OneAtATime").group
-    return replace(known, group=group, children=deployments, may_recycle=True, glance=True)
+    group = desired(2, hostRecycling="OneAtATime").group
+    return replace(cache, group=group, children=deployments, may_recycle=True, glance=True)
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def recycling(known: Snapshot) -> Snapshot:
     ids=["silent", "ready a second ago, our clock is ahead", "ready now", "our clock is far behind"],
 )
 def test_no_clock_that_is_wrong_restarts_a_host(since: str, seen: float, silent: bool) -> None:
-    known = recycling(world(pod(ready_since=since), lattice=view(), ready_at={"group-1": seen}))
-    assert silent_pods(known) == ["group-1"] * silent
-    assert any(isinstance(action, RecyclePod) for action in decide(known)) == silent
+    cache = recycling(world(pod(ready_since=since), lattice=view(), ready_at={"group-1": seen}))
+    assert silent_pods(cache) == ["group-1"] * silent
+    assert any(isinstance(action, RecyclePod) for action in decide(cache)) == silent
 
 
 def test_units_are_told_in_one_order_whatever_order_they_are_told_in() -> None:

@@ -13,19 +13,19 @@ from host_manager.domain.decide import ApplyChild, SetFinalizers, WriteStatus, d
 from host_manager.domain.group import ADOPTED, LATEST
 from host_manager.domain.inputs import Problem
 from host_manager.domain.snapshot import Snapshot
-from host_manager.gather import Known
+from host_manager.gather import Cache
 from trellis.kube.client import Kube
 from unit.host_manager.test_decide import ALL_KINDS, children, condition, kinds, snapshot, with_spec
 
 
 def fresh(**changes: Any) -> Snapshot:
     """Return a group of which nothing is there, not even a finalizer."""
-    known = snapshot(fresh=True, early=True)
-    return replace(known, head=replace(known.head, finalizers=()), **changes)
+    cache = snapshot(fresh=True, early=True)
+    return replace(cache, head=replace(cache.head, finalizers=()), **changes)
 
 
-def a_known() -> Known:
-    return Known(cast("Kube", None), {}, {})
+def a_known() -> Cache:
+    return Cache(cast("Kube", None), {}, {})
 
 
 def test_a_new_group_is_made_without_a_status_that_says_nothing() -> None:
@@ -88,24 +88,24 @@ def test_a_glance_leaves_the_revision_that_a_look_found() -> None:
 def test_a_group_gives_way_for_a_while_to_those_that_nobody_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr(gather.time, "monotonic", lambda: clock[0])
-    known, group = a_known(), fresh()
-    known.half_made(group)
-    assert not known.gives_way(group.head.key), "nobody waits"
-    known.waiting.add("g/other")
-    assert known.gives_way(group.head.key)
-    clock[0] += known.timings.half_made + 1
-    assert not known.gives_way(group.head.key)
+    cache, group = a_known(), fresh()
+    cache.half_made(group)
+    assert not cache.gives_way(group.head.key), "nobody waits"
+    cache.waiting.add("g/other")
+    assert cache.gives_way(group.head.key)
+    clock[0] += cache.timings.half_made + 1
+    assert not cache.gives_way(group.head.key)
 
 
 def test_a_status_that_is_due_gives_way_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr(gather.time, "monotonic", lambda: clock[0])
-    known, group = a_known(), fresh()
-    known.knows(group, 60.0)
-    known.waiting.add("g/other")
-    assert known.gives_way(group.head.key)
-    clock[0] += known.timings.first_status + 0.1
-    assert not known.gives_way(group.head.key)
+    cache, group = a_known(), fresh()
+    cache.knows(group, 60.0)
+    cache.waiting.add("g/other")
+    assert cache.gives_way(group.head.key)
+    clock[0] += cache.timings.first_status + 0.1
+    assert not cache.gives_way(group.head.key)
 
 
 @pytest.mark.parametrize(

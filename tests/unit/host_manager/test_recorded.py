@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from host_manager.domain.group import ADOPTED, Group, Inputs, Wish
+from host_manager.domain.group import ADOPTED, Group, HostGroupSpec, Inputs
 from host_manager.domain.resources import (
     make_config_map,
     make_nats_conf,
@@ -18,7 +18,7 @@ from host_manager.domain.resources import (
     make_workload,
 )
 from host_manager.domain.template import make_pod_template
-from support.lattices.host_groups import CASES, DATA, LEAKED, as_applied, children, recorded_wish, tidy
+from support.lattices.host_groups import CASES, DATA, LEAKED, as_applied, children, recorded_spec, tidy
 from trellis.crds.host_config import WasmCloudHostConfigSpec
 
 GENERATED = [json.loads(line) for line in (DATA / "cases.jsonl").read_text().splitlines()]
@@ -38,16 +38,16 @@ def without_leak(workload: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_workload_is_the_recorded_one_without_the_credentials_it_shows(case: str) -> None:
-    made = make_workload(recorded_wish(case))
+    made = make_workload(recorded_spec(case))
     assert tidy(made) == as_applied(without_leak(children(case)[made["kind"]]))
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_all_that_belongs_to_it_is_as_recorded(case: str) -> None:
-    wish = recorded_wish(case)
-    group = wish.group
+    desired = recorded_spec(case)
+    group = desired.group
     made = [
-        make_config_map(wish),
+        make_config_map(desired),
         make_service_account(group),
         make_role(group),
         make_role_binding(group),
@@ -58,12 +58,12 @@ def test_all_that_belongs_to_it_is_as_recorded(case: str) -> None:
 
 
 def test_no_credentials_are_shown() -> None:
-    shown = json.dumps(make_workload(recorded_wish("full"))) + repr(recorded_wish("full"))
+    shown = json.dumps(make_workload(recorded_spec("full"))) + repr(recorded_spec("full"))
     assert "p1" not in shown
     assert "u1" not in shown
 
 
-def generated_wish(case: dict[str, Any]) -> Wish:
+def generated_wish(case: dict[str, Any]) -> HostGroupSpec:
     authorities = (case["spec"].get("certificates") or {}).get("authorities") or []
     keys = tuple(
         (
@@ -73,7 +73,7 @@ def generated_wish(case: dict[str, Any]) -> Wish:
         for one in authorities
     )
     group = Group(case["name"], "g", "uid", WasmCloudHostConfigSpec.model_validate(case["spec"]))
-    return Wish(group, Inputs(credentials=case["credentials"], authorities=keys), ADOPTED)
+    return HostGroupSpec(group, Inputs(credentials=case["credentials"], authorities=keys), ADOPTED)
 
 
 def without_account(template: dict[str, Any]) -> Any:
@@ -84,8 +84,8 @@ def without_account(template: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("case", GENERATED, ids=lambda case: str(case["name"]))
 def test_a_generated_group_has_the_pods_that_its_former_owner_gives_it(case: dict[str, Any]) -> None:
-    wish = generated_wish(case)
-    template = make_pod_template(wish)
+    desired = generated_wish(case)
+    template = make_pod_template(desired)
     assert without_account(template) == without_account(case["template"])
     assert template["spec"]["serviceAccountName"] == template["spec"]["serviceAccount"] == case["name"]
-    assert make_nats_conf(wish) == case["conf"]
+    assert make_nats_conf(desired) == case["conf"]

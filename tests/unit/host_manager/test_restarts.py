@@ -12,16 +12,16 @@ import pytest
 from host_manager.domain.children import Marks, make_children, marks_for
 from host_manager.domain.decide import ApplyChild, changes_over, decide
 from host_manager.domain.environment import POD_LABEL
-from host_manager.domain.group import ADOPTED, LATEST, Inputs, Wish
+from host_manager.domain.group import ADOPTED, LATEST, HostGroupSpec, Inputs
 from host_manager.domain.restarts import uses
 from host_manager.domain.secret_changes import SecretChange, change_of, is_newer
 from host_manager.domain.snapshot import Snapshot, misread, view_head
 from host_manager.domain.views import GroupView, view_group
-from host_manager.handlers import FollowSecrets
+from host_manager.handlers import SecretReconciler
 from host_manager.timings import Timings
 from host_manager.waiting_changes import Changes
 from support.cluster.kube_world import until
-from support.lattices.host_groups import wish
+from support.lattices.host_groups import desired
 from trellis import names
 from trellis.events.secrets import SecretChanged, SecretUsers
 from trellis.lattice.domain.hosts import Host, Sighting
@@ -47,16 +47,16 @@ def world(*changes: SecretChange, said: str = "", at: str = "", **more: Any) -> 
 
 def as_written(said: str, revision: int = LATEST, at: str = "") -> dict[Any, Any]:
     """Return the children of a group as we write them."""
-    group = wish(revision).group
+    group = desired(revision).group
     marks = Marks(revision, marks_for(group, Inputs(), None, asked=False).basis)
-    wanted = Wish(group, Inputs(), revision, restarted_for=said, restarted_at=at)
+    wanted = HostGroupSpec(group, Inputs(), revision, restarted_for=said, restarted_at=at)
     made = make_children(wanted, marks, budget=revision >= LATEST)
     return {(child["kind"], child["metadata"]["name"]): stored(child) for child in made}
 
 
-def rolled(known: Snapshot, annotation: str = names.ANNOTATION_RESTARTED_FOR) -> str | None:
+def rolled(cache: Snapshot, annotation: str = names.ANNOTATION_RESTARTED_FOR) -> str | None:
     """Return what the pods are to say if they are written, None if they are left as they are."""
-    written = [one.wanted for one in decide(known) if isinstance(one, ApplyChild) and one.is_workload]
+    written = [one.wanted for one in decide(cache) if isinstance(one, ApplyChild) and one.is_workload]
     if not written:
         return None
     annotations = written[0]["spec"]["template"]["metadata"].get("annotations", {})
@@ -68,27 +68,27 @@ def test_a_group_whose_host_was_given_the_secret_rolls() -> None:
 
 
 def test_a_group_whose_hosts_were_not_given_it_does_not() -> None:
-    known = world(change("7", "N-another"))
-    assert rolled(known) is None
-    assert changes_over(known) == list(known.changes)
+    cache = world(change("7", "N-another"))
+    assert rolled(cache) is None
+    assert changes_over(cache) == list(cache.changes)
 
 
 def test_secrets_that_change_together_make_one_roll() -> None:
-    known = world(change(), change("8", secret="shop/api"), change("9", "N-another", secret="shop/other"))
-    assert rolled(known) == "payments/db=7 shop/api=8"
+    cache = world(change(), change("8", secret="shop/api"), change("9", "N-another", secret="shop/other"))
+    assert rolled(cache) == "payments/db=7 shop/api=8"
 
 
 @pytest.mark.parametrize("version", ["7", "6"])
 def test_what_the_pods_say_already_rolls_nothing_again(version: str) -> None:
-    known = world(change(version), said="payments/db=7")
-    assert rolled(known) is None
-    assert changes_over(known) == list(known.changes)
+    cache = world(change(version), said="payments/db=7")
+    assert rolled(cache) is None
+    assert changes_over(cache) == list(cache.changes)
 
 
 def test_the_next_version_rolls_again_and_the_rest_stays_said() -> None:
-    known = world(change("10"), said="payments/db=9 shop/api=8")
-    assert rolled(known) == "payments/db=10 shop/api=8"
-    assert changes_over(known) == [], "it is not over before the pods say it"
+    cache = world(change("10"), said="payments/db=9 shop/api=8")
+    assert rolled(cache) == "payments/db=10 shop/api=8"
+    assert changes_over(cache) == [], "it is not over before the pods say it"
 
 
 def test_what_pods_say_stays_although_nothing_changes() -> None:
@@ -120,12 +120,12 @@ def test_a_secret_that_changes_again_and_again_rolls_a_group_once_in_a_while() -
     rolls = 0
     for second in range(0, 3600, 10):
         now = (datetime.fromisoformat(NOW) + timedelta(seconds=second)).isoformat()
-        known = replace(busy, children=as_written(f"payments/db={7 + rolls}", at=at), now=now)
-        known = replace(known, changes=(change(str(100 + second)),))
-        if rolled(known) is not None:
+        cache = replace(busy, children=as_written(f"payments/db={7 + rolls}", at=at), now=now)
+        cache = replace(cache, changes=(change(str(100 + second)),))
+        if rolled(cache) is not None:
             rolls, at = rolls + 1, now
         else:
-            assert changes_over(known) == [], "it waits"
+            assert changes_over(cache) == [], "it waits"
     assert rolls == 3600 / REST - 1
 
 
@@ -141,36 +141,36 @@ RESTED = {
 
 @pytest.mark.parametrize(("at", "rolls"), RESTED.values(), ids=RESTED)
 def test_a_change_waits_until_the_hosts_have_rested(at: str, *, rolls: bool) -> None:
-    known = world(change("8", secret="shop/api"), said="payments/db=7", at=at)
-    assert (rolled(known) is not None) is rolls
+    cache = world(change("8", secret="shop/api"), said="payments/db=7", at=at)
+    assert (rolled(cache) is not None) is rolls
     if rolls:
-        assert rolled(known) == "payments/db=7 shop/api=8"
-        assert rolled(known, names.ANNOTATION_RESTARTED_AT) == NOW
-    assert changes_over(known) == [], "it is not forgotten"
+        assert rolled(cache) == "payments/db=7 shop/api=8"
+        assert rolled(cache, names.ANNOTATION_RESTARTED_AT) == NOW
+    assert changes_over(cache) == [], "it is not forgotten"
 
 
 def test_who_wants_to_roll_no_more_while_a_change_waits_does_not() -> None:
-    known = world(change("8"), said="payments/db=7", at=ago(REST))
-    without = replace(known, head=replace(known.head, restart_on=""))
+    cache = world(change("8"), said="payments/db=7", at=ago(REST))
+    without = replace(cache, head=replace(cache.head, restart_on=""))
     assert rolled(without) is None
-    assert changes_over(without) == list(known.changes)
+    assert changes_over(without) == list(cache.changes)
 
 
 def test_what_is_written_while_a_change_waits_says_what_the_pods_say() -> None:
-    known = world(change("8"), said="payments/db=7", at=ago(60))
-    assert known.group is not None
-    spec = known.group.spec.model_copy(update={"host_replicas": 4})
-    scaled = replace(known, group=replace(known.group, spec=spec))
+    cache = world(change("8"), said="payments/db=7", at=ago(60))
+    assert cache.group is not None
+    spec = cache.group.spec.model_copy(update={"host_replicas": 4})
+    scaled = replace(cache, group=replace(cache.group, spec=spec))
     assert rolled(scaled) == "payments/db=7"
     assert rolled(scaled, names.ANNOTATION_RESTARTED_AT) == ago(60)
 
 
 @pytest.mark.parametrize("lattice", [view(linked_since=None), view(settled=False)], ids=["away", "not asked yet"])
 def test_while_the_lattice_does_not_tell_nothing_is_rolled_and_nothing_is_over(lattice: Any) -> None:
-    known = world(change(), lattice=lattice)
-    assert uses(known, known.changes[0]) is None
-    assert rolled(known) is None
-    assert changes_over(known) == []
+    cache = world(change(), lattice=lattice)
+    assert uses(cache, cache.changes[0]) is None
+    assert rolled(cache) is None
+    assert changes_over(cache) == []
 
 
 def test_a_group_without_a_lattice_was_given_nothing() -> None:
@@ -231,7 +231,7 @@ async def test_only_groups_that_want_to_are_asked_and_the_fact_is_done_when_they
     changes, woken = Changes(), []
     wanting = a_view(restart_on=names.RESTART_ON_CHANGE)
     groups = {"shop/a": wanting, "shop/b": a_view(), "till/c": wanting, "shop/d": replace(wanting, deleting=True)}
-    follow = FollowSecrets(changes, groups, lambda key, _: woken.append(key), timings=Timings(gathering=0.05))
+    follow = SecretReconciler(changes, groups, lambda key, _: woken.append(key), timings=Timings(gathering=0.05))
     for fact in (a_fact("7", MINE, namespaces=("shop",)), a_fact("8", MINE, name="api", namespaces=("shop",))):
         changes.heard(change_of(fact))
     runs = [asyncio.create_task(follow.run(f"payments/{name}", None)) for name in ("db", "api")]

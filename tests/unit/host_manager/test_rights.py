@@ -123,13 +123,13 @@ def test_a_kind_that_is_not_defined_is_defined_by_one_command() -> None:
         reason="NotFound",
         message="x",
     )
-    assert f"kubectl apply -f {DEFINITION}" in advice.words(missing)
+    assert f"kubectl apply -f {DEFINITION}" in advice.describe_error(missing)
     gone = NotFound(
         Call("GET", "WasmCloudHostConfig", "wasmcloudhostconfigs", "team-a", "group"),
         status=404,
         reason="NotFound",
         message="no such group",
     )
-    assert advice.words(gone) == str(gone)
+    assert advice.describe_error(gone) == str(gone)
     other: KubeError = lacks("list", "pods")
-    assert advice.words(other).endswith(advice.remedy(Right(ME, "list", "pods", "team-a")))
+    assert advice.describe_error(other).endswith(advice.remedy(Right(ME, "list", "pods", "team-a")))

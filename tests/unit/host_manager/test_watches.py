@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from unittest.mock import Mock
 
-from host_manager.gather import Known
+from host_manager.gather import Cache
 from host_manager.watches import Enqueue, Watches
 from support.cluster.kube_world import until
 from trellis.kube.resources import DEPLOYMENTS, NAMESPACES
@@ -36,7 +36,7 @@ def made(*namespaces: str) -> FakeKube:
 
 
 def watches_of(kube: FakeKube, *places: str) -> Watches:
-    return Watches(kube, Known(kube, {}, {}), places, Enqueue(Mock(), Mock(), Mock(), Mock()))
+    return Watches(kube, Cache(kube, {}, {}), places, Enqueue(Mock(), Mock(), Mock(), Mock()))
 
 
 def all_deployments_of(namespace: str) -> Callable[[HttpRequest], bool]:

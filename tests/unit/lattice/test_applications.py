@@ -46,7 +46,7 @@ def test_what_is_unpublished_goes_when_wadm_agrees() -> None:
     assert state.listed([Model("shop", "v1")], state.events, 1.0)
     assert not state.deployed()
     assert state.absent("shop")
-    assert state.doubts(1.0) is None
+    assert state.recheck_in(1.0) is None
 
 
 def test_what_is_unpublished_stays_while_wadm_says_that_it_is_deployed() -> None:
@@ -55,7 +55,7 @@ def test_what_is_unpublished_stays_while_wadm_says_that_it_is_deployed() -> None
     state.unpublished("shop", at(2), 1.0)
     state.listed([Model("shop", "v1", "v1")], state.events, 1.0)
     assert state.deployed()
-    assert state.doubts(1.0) == DOUBT, "that answer may have been old"
+    assert state.recheck_in(1.0) == DOUBT, "that answer may have been old"
     state.listed([Model("shop", "v1")], state.events, LATER + 1)
     assert not state.deployed()
 
@@ -92,7 +92,7 @@ def test_an_old_answer_just_after_an_event_is_doubted() -> None:
     state.listed([Model("shop", "v1", "v1")], state.events, 0.5)
     assert state.deployed() == {"shop": app(version="v2")}
     assert not state.wanted
-    assert state.doubts(0.5) == pytest.approx(DOUBT - 0.5)
+    assert state.recheck_in(0.5) == pytest.approx(DOUBT - 0.5)
     assert state.listed([], state.events, LATER)
     assert not state.deployed()
 
@@ -205,14 +205,14 @@ def test_gaps_duplicates_and_failures_end_in_what_wadm_has(actions: list[Said | 
                 if one.name in state.wanted:
                     state.got(one, asked)
     for _ in range(2):  # what is in doubt is asked again
-        now += state.doubts(now) or LATER
+        now += state.recheck_in(now) or LATER
         state.listed(models, state.events, now)
         for one in truth:
             if one.name in state.wanted:
                 state.got(one, state.events)
     # A manifest of the same version is the same manifest.
     assert {name: one.version for name, one in state.deployed().items()} == {one.name: one.version for one in truth}
-    assert state.doubts(now) is None
+    assert state.recheck_in(now) is None
     assert all(state.absent(name) for name in {"shop", "other", "hello-world"} - {one.name for one in truth})
 
 
@@ -221,7 +221,7 @@ def test_while_events_keep_coming_wadm_is_asked_after_twenty_seconds_and_otherwi
     state.listed([], 0, 0.0)
     for second in range(30):
         state.published(app(f"shop-{second}"), at(second), float(second))
-        assert state.doubts(float(second)) == min(DOUBT, max(0.0, BUSY - second))
+        assert state.recheck_in(float(second)) == min(DOUBT, max(0.0, BUSY - second))
 
 
 def test_what_may_not_be_deployed_is_not_asked_for() -> None:
@@ -236,9 +236,9 @@ def test_an_answer_that_contradicts_what_was_heard_a_moment_before_is_asked_for_
     state = Applications()
     state.published(app(), at(1), 0.0)
     state.listed([Model("shop", "v1", "v1")], state.events, 0.1)
-    assert state.doubts(0.1) is None
+    assert state.recheck_in(0.1) is None
     state.listed([Model("shop", "v2", "v2")], state.events, 0.2)
-    assert state.doubts(0.2) is not None
+    assert state.recheck_in(0.2) is not None
     state.listed([Model("shop", "v1", "v1")], state.events, 0.3)
     state.listed([Model("shop", "v1")], state.events, 0.4)
-    assert state.doubts(0.4) is not None
+    assert state.recheck_in(0.4) is not None

@@ -40,8 +40,8 @@ def test_every_recorded_heartbeat_can_be_read() -> None:
 @pytest.mark.parametrize(
     ("data", "names"),
     [
-        (None, "no object"),
-        ([], "no object"),
+        (None, "object"),
+        ([], "object"),
         ({}, "host_id"),
         ({"host_id": 7}, "host_id"),
         ({"host_id": ""}, "host_id"),

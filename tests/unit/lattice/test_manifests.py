@@ -190,7 +190,7 @@ def test_ports_by_annotation() -> None:
     [
         ("db", "'db' has no port"),
         ("db=", "'db=' has no port"),
-        ("db=65536", "'65536' is no port"),
+        ("db=65536", "'65536'"),
         ("db=1/udp", "'udp' is neither tcp nor http"),
         ("=1/", ""),
     ],

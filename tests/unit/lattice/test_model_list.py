@@ -47,15 +47,15 @@ def test_another_version_is_shown_at_once_and_asked_for_as_it_may_not_be_the_new
 def test_while_events_keep_coming_a_list_is_asked_for_after_twenty_seconds() -> None:
     models = listed()
     for second in range(30):
-        models.doubt(float(second))
+        models.invalidate(float(second))
         assert models.due_in(float(second)) == min(1.0, max(0.0, 20.0 - second))
 
 
 def test_an_event_that_comes_while_the_list_is_asked_for_is_asked_about_again() -> None:
     models = listed()
-    models.doubt(1.0)
+    models.invalidate(1.0)
     models.asking()
-    models.doubt(1.1)
+    models.invalidate(1.1)
     models.listed(())
     assert models.due_in(1.1) == 1.0
 

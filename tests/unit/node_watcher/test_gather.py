@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from node_watcher.domain.actions import Said
-from node_watcher.gather import World
+from node_watcher.gather import Cache
 from node_watcher.recall import said_after
 from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.kube.mass_deletions import Deletions
@@ -34,23 +34,23 @@ def test_what_was_said_after_a_fact(before: Said | None, fact: NodeFact, after: 
     assert said_after(before, fact) == after
 
 
-def a_world() -> World:
-    return World({}, {}, False, Deletions(FakeKube(), SHIMS), ShimMarks(lambda: True))
+def a_world() -> Cache:
+    return Cache({}, {}, False, Deletions(FakeKube(), SHIMS), ShimMarks(lambda: True))
 
 
 def test_nothing_is_kept_of_nodes_that_are_gone() -> None:
-    world = a_world()
+    cache = a_world()
     for index in range(100):
-        world.remember(f"n{index}", Said(f"u{index}", opted_in=True))
-        world.observed_ns[f"n{index}"] = 1
-        world.remember(f"n{index}", None)
-        world.forget(f"n{index}")
-    assert world.names() == set()
-    assert not world.observed_ns
+        cache.remember(f"n{index}", Said(f"u{index}", opted_in=True))
+        cache.observed_ns[f"n{index}"] = 1
+        cache.remember(f"n{index}", None)
+        cache.forget(f"n{index}")
+    assert cache.names() == set()
+    assert not cache.observed_ns
 
 
 def test_on_a_new_stream_everything_is_said_again_but_people_are_not_scolded_twice() -> None:
-    world = a_world()
-    world.remember("n1", Said("u1", opted_in=True, ready="d1", complained="maybe"))
-    world.forget_said()
-    assert world.said["n1"] == Said("u1", complained="maybe")
+    cache = a_world()
+    cache.remember("n1", Said("u1", opted_in=True, ready="d1", complained="maybe"))
+    cache.forget_said()
+    assert cache.said["n1"] == Said("u1", complained="maybe")

@@ -9,8 +9,8 @@ from unittest.mock import AsyncMock
 import pytest
 
 from node_watcher.apply import Effects
-from node_watcher.gather import World
-from node_watcher.reconciler import Reconcile
+from node_watcher.gather import Cache
+from node_watcher.reconciler import Reconciler
 from support.nodes.withdrawals import Holding
 from trellis import names
 from trellis.config.timings import DeletionTimings
@@ -44,10 +44,10 @@ class Watcher:
         marks = ShimMarks(lambda: self.known)
         marks.take_node(NODE.name, NODE)
         self.breaker = Holding()
-        world = World({NODE.name: NODE}, self.shims, False, deletions, marks)
+        cache = Cache({NODE.name: NODE}, self.shims, False, deletions, marks)
         breaker: Any = self.breaker
-        effects = Effects(AsyncMock(), AsyncMock(), AsyncMock(), world, breaker, lambda *_: None)
-        self.reconcile = Reconcile(world, effects, setup("node_watcher", metrics=Metrics()))
+        effects = Effects(AsyncMock(), AsyncMock(), AsyncMock(), cache, breaker, lambda *_: None)
+        self.reconcile = Reconciler(cache, effects, setup("node_watcher", metrics=Metrics()))
 
     async def held(self) -> set[str]:
         await self.reconcile.run(NODE.name, None)

@@ -8,7 +8,7 @@ import pytest
 
 from node_watcher.domain.actions import Destroy, PatchNode, Reason, RecordEvent, Said, Snapshot
 from node_watcher.domain.decide import decide
-from node_watcher.gather import World
+from node_watcher.gather import Cache
 from trellis import names
 from trellis.config.timings import DeletionTimings
 from trellis.kube.mass_deletions import STANDS, Deletions
@@ -40,11 +40,11 @@ class Parts:
         self.deletions.definition = STANDS
         marks = ShimMarks(lambda: self.known)
         marks.take_node(node.name, node)
-        self.world = World({node.name: node}, self.shims, False, self.deletions, marks)
-        self.world.remember(node.name, Said(node.uid, opted_in=True, ready=node.marked_digest))
+        self.cache = Cache({node.name: node}, self.shims, False, self.deletions, marks)
+        self.cache.remember(node.name, Said(node.uid, opted_in=True, ready=node.marked_digest))
 
     def snapshot(self) -> Snapshot:
-        return self.world.snapshot("node-1")
+        return self.cache.snapshot("node-1")
 
     def delete(self, *, after: float = 0.0) -> None:
         self.shims["spin"] = replace(SPIN, deleting=True, deleted_at=1000)
@@ -83,7 +83,7 @@ def test_a_node_keeps_for_a_while_what_is_gone_without_having_been_uninstalled_a
     [event] = decide(snapshot)
     assert isinstance(event, RecordEvent)
     assert (event.reason, event.warning) == (Reason.SHIM_MISSING, True)
-    parts.world.remember("node-1", event.then)
+    parts.cache.remember("node-1", event.then)
     parts.now += 299.0
     assert decide(parts.snapshot()) == []
     assert parts.snapshot().look_in == 1.0

@@ -152,7 +152,7 @@ async def test_a_node_keeps_its_slot_while_its_job_is_on_its_way(provisioner: Pr
     await provisioner.make()
     assert seen == [{provisioner.node.uid: SLOT}]
     assert provisioner.cache.job_begins(provisioner.node.uid, (DIGEST, 1), "its-job")
-    assert Gather(provisioner.kube, provisioner.cache).world().begun == {provisioner.node.uid: SLOT}
+    assert Gather(provisioner.kube, provisioner.cache).fleet_snapshot().begun == {provisioner.node.uid: SLOT}
 
 
 async def test_a_name_that_a_job_has_which_no_watch_shows_is_tried_again(provisioner: Provisioner) -> None:
@@ -204,13 +204,13 @@ def doubtful(provisioner: Provisioner) -> Provisioner:
 
 async def test_what_a_former_leader_may_have_begun_is_planned_as_a_removal(doubtful: Provisioner) -> None:
     uid = doubtful.node.uid
-    outcome = plan(Gather(doubtful.kube, doubtful.cache).world())
+    outcome = plan(Gather(doubtful.kube, doubtful.cache).fleet_snapshot())
     entry = outcome.ledger.entries[uid]
     assert (entry.digest, entry.shims, entry.feared) == (NOTHING, ("spin",), True)
     assert [node.uid for node in outcome.feared] == [uid]
     assert outcome.released == ()
     show_ledger(doubtful.cache, outcome.ledger)
-    again = plan(Gather(doubtful.kube, doubtful.cache).world())
+    again = plan(Gather(doubtful.kube, doubtful.cache).fleet_snapshot())
     assert (again.ledger, again.feared) == (outcome.ledger, ())
     [made] = decide(await Gather(doubtful.kube, doubtful.cache).snapshot("node-1"))
     assert isinstance(made, CreateJob)
@@ -223,7 +223,7 @@ async def test_what_a_former_leader_may_have_begun_is_planned_as_a_removal(doubt
 
 async def test_a_slot_given_here_whose_job_was_not_asked_for_is_given_up_with_the_wish(doubtful: Provisioner) -> None:
     doubtful.cache.left_nothing((doubtful.node.uid, DIGEST, 1))
-    assert plan(Gather(doubtful.kube, doubtful.cache).world()).released == (doubtful.node.uid,)
+    assert plan(Gather(doubtful.kube, doubtful.cache).fleet_snapshot()).released == (doubtful.node.uid,)
 
 
 @pytest.mark.parametrize(("answer", "certain"), [(403, True), (503, False)])

@@ -121,9 +121,9 @@ async def test_a_node_is_not_begun_while_it_bears_the_label_of_a_shim_that_is_to
     kube = FakeKube()
     cache = Cache(kube, Settings(), {node.name: node}, {})
     show_ledger(cache, Ledger({}))
-    assert Gather(kube, cache).world().hands_off == {node.uid}
+    assert Gather(kube, cache).fleet_snapshot().hands_off == {node.uid}
     show_nodes(cache, [replace(node, labels=())])
-    world = Gather(kube, cache).world()
+    world = Gather(kube, cache).fleet_snapshot()
     assert world.hands_off == frozenset()
     assert world.targets[node.uid] == Target(())
 
@@ -143,7 +143,7 @@ def test_nothing_is_planned_while_a_slot_names_shims_that_cannot_be_listed(
 ) -> None:
     made = Cache(FakeKube(), Settings(), {}, {}, shims_known=lambda: known)
     show_ledger(made, Ledger({"uid-node-1": Entry("d1", 1, 1000, shims)}))
-    assert Gather(FakeKube(), made).world().shims_unknown is undecidable
+    assert Gather(FakeKube(), made).fleet_snapshot().shims_unknown is undecidable
 
 
 def test_a_trace_begins_with_an_opting_in_and_ends_with_what_is_proved() -> None:

@@ -30,7 +30,7 @@ from provisioner.domain.decide import decide
 from provisioner.domain.plan import Plan
 from provisioner.domain.resources import Task
 from provisioner.gather import Gather, ledger_manifest
-from provisioner.planner import Planner
+from provisioner.planner import FleetReconciler
 from provisioner.queues import PLAN
 from provisioner.rollout_apply import RolloutEffects
 from provisioner.settings import Settings
@@ -155,7 +155,7 @@ async def test_a_ledger_another_wrote_meanwhile_is_not_written_over(
         await rollout.write_ledger(Plan(Ledger({})))
     assert cache.ledger is None
     cache.ledger_accepted(await ledger_manifest(kube, "trellis-system"))
-    assert set(Gather(kube, cache).world().ledger.entries) == {"uid-b"}
+    assert set(Gather(kube, cache).fleet_snapshot().ledger.entries) == {"uid-b"}
 
 
 async def test_while_the_bus_is_away_verdicts_are_written_but_no_job_goes_unsaid(
@@ -213,9 +213,9 @@ class Keys:
         self.added.append(key)
 
 
-def a_planner(effects: Effects, nodes: Keys) -> Planner:
+def a_planner(effects: Effects, nodes: Keys) -> FleetReconciler:
     gather = Gather(effects.kube, effects.cache)
-    return Planner(gather, effects.cache, of_plans(effects), effects.telemetry, cast("KeyedQueue[str]", nodes))
+    return FleetReconciler(gather, effects.cache, of_plans(effects), effects.telemetry, cast("KeyedQueue[str]", nodes))
 
 
 async def test_a_slot_given_by_a_leader_that_died_before_making_the_job_is_used(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.domain.fleet import Fleet
-from provisioner.domain.plan import World, plan
+from provisioner.domain.plan import FleetSnapshot, plan
 from provisioner.domain.shim_nodes import Member, ShimNodes, member_of
 from trellis.provisioning.attempts import Retries, ShimLimits
 from trellis.provisioning.excluded_nodes import Skip
@@ -65,7 +65,7 @@ WORK = st.dictionaries(st.sampled_from(names()), st.sampled_from(["slot", "job",
 
 def all_of_it(
     nodes: Mapping[str, NodeView], shims: tuple[ShimView, ...], limit: CountOrPercent, work: Mapping[str, str]
-) -> World:
+) -> FleetSnapshot:
     """Return the world of all nodes."""
     found = {node.uid: target(node, shims) for node in nodes.values()}
     entries, jobs = dict[str, Entry](), dict[str, tuple[JobView, ...]]()
@@ -75,7 +75,7 @@ def all_of_it(
             entries[node.uid] = Entry(DIGEST, 1, 9_990)
         if what != "slot":
             jobs[node.uid] = (a_job(node, JobState.COMPLETE if what == "done" else JobState.ACTIVE),)
-    return World(
+    return FleetSnapshot(
         tuple(nodes.values()),
         {uid: one for uid, one in found.items() if one is not None},
         jobs,

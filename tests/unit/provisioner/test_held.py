@@ -11,7 +11,7 @@ import pytest
 from provisioner.apply import Effects
 from provisioner.cache import Cache
 from provisioner.gather import Gather
-from provisioner.reconciler import Reconcile
+from provisioner.reconciler import Reconciler
 from provisioner.settings import Settings
 from support.nodes.shown import show_job, show_ledger, show_nodes
 from support.nodes.withdrawals import Holding
@@ -38,7 +38,7 @@ class Provisioner:
         effects = Effects(
             *(self.kube, bus, AsyncMock(), self.cache, telemetry, self.breaker, AsyncMock(), Mock(), Mock())
         )
-        self.reconcile = Reconcile(Gather(self.kube, self.cache), self.cache, effects, telemetry)
+        self.reconcile = Reconciler(Gather(self.kube, self.cache), self.cache, effects, telemetry)
 
     async def held(self) -> set[str]:
         await self.reconcile.run(self.node.name, None)

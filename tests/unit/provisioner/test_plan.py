@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.domain.plan import Plan, World, plan
+from provisioner.domain.plan import FleetSnapshot, Plan, plan
 from trellis.provisioning.attempts import Retries, ShimLimits, next_attempt, retry_at
 from trellis.provisioning.int_or_percent import CountOrPercent
 from trellis.provisioning.ledger import Entry, Ledger, make_ledger
@@ -49,7 +49,7 @@ def planning(
         by_uid[job.node_uid] = (*by_uid.get(job.node_uid, ()), job)
     held_to = held_to or limits()
     targets, before = kwasm(nodes), Ledger(ledger or {})
-    world = World(tuple(nodes), targets, by_uid, before, {KWASM: held_to}, RETRIES, now, held, settles_in)
+    world = FleetSnapshot(tuple(nodes), targets, by_uid, before, {KWASM: held_to}, RETRIES, now, held, settles_in)
     return plan(replace(world, hands_off=hands_off))
 
 
@@ -262,7 +262,9 @@ def test_no_plan_ever_exceeds_its_limit(
     assert held_to.max_update is not None
     assert len(outcome.claimed) <= max(0, held_to.max_update.resolve(wanted) - before)
     # planning again in the world that the plan made changes nothing
-    again = plan(World(tuple(nodes), kwasm(nodes), _grouped(jobs), outcome.ledger, {KWASM: held_to}, RETRIES, NOW))
+    again = plan(
+        FleetSnapshot(tuple(nodes), kwasm(nodes), _grouped(jobs), outcome.ledger, {KWASM: held_to}, RETRIES, NOW)
+    )
     assert again.claimed == ()
     assert again.ledger == outcome.ledger
 
@@ -271,7 +273,7 @@ def test_a_slot_whose_job_was_asked_for_is_kept_whatever_the_node_is_to_have_now
     first, second = fleet(2)
     nodes, held_to = (replace(first, opt_in="false"), second), {KWASM: limits("1")}
     ledger = Ledger({first.uid: entry()})
-    world = World(nodes, kwasm(list(nodes)), {}, ledger, held_to, RETRIES, NOW, begun={first.uid: entry()})
+    world = FleetSnapshot(nodes, kwasm(list(nodes)), {}, ledger, held_to, RETRIES, NOW, begun={first.uid: entry()})
     assert plan(world).ledger == ledger
     assert plan(replace(world, ledger=Ledger({}))).ledger == ledger, "also one that somebody deleted"
     assert claimed(plan(replace(world, begun={}))) == ["node-001"]

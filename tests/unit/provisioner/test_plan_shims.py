@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from provisioner.domain.plan import Plan, World, begun_of, plan
+from provisioner.domain.plan import FleetSnapshot, Plan, begun_of, plan
 from trellis.provisioning.attempts import Retries, ShimLimits, changes_of, failing_on
 from trellis.provisioning.int_or_percent import CountOrPercent
 from trellis.provisioning.ledger import Entry, Ledger
@@ -40,7 +40,7 @@ def planning(
     jobs: Mapping[str, tuple[JobView, ...]] | None = None,
 ) -> Plan:
     return plan(
-        World(
+        FleetSnapshot(
             tuple(node for node, _ in wishes),
             {node.uid: wanted for node, wanted in wishes},
             jobs or {},
@@ -234,7 +234,7 @@ def test_what_a_job_left_holds_its_slot_until_the_node_names_it() -> None:
     job = a_job(node, JobState.COMPLETE, digest=target(spin="1").digest, installs="spin=1")
     held = Ledger({node.uid: Entry(job.digest, 1, 1000, ("spin",))})
     for ledger in (held, Ledger({})):
-        world = World((node,), {}, {node.uid: (job,)}, ledger, {}, RETRIES, NOW)
+        world = FleetSnapshot((node,), {}, {node.uid: (job,)}, ledger, {}, RETRIES, NOW)
         assert set(plan(world).ledger.entries) == {node.uid}
     named = replace(node, shims="spin=1", digest=job.digest, verified="job", marked_uid=node.uid)
     assert plan(replace(world, nodes=(named,), ledger=held)).ledger.entries == {}

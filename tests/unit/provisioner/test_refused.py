@@ -19,7 +19,7 @@ from provisioner.domain.actions import (
 )
 from provisioner.domain.decide import decide
 from provisioner.domain.job_clock import JobClock
-from provisioner.domain.plan import World, plan
+from provisioner.domain.plan import FleetSnapshot, plan
 from provisioner.domain.resources import Task
 from provisioner.refusals import PodRefusals, view_pod_refusal
 from trellis.kube.changes import Change, ChangeKind
@@ -134,7 +134,9 @@ def test_a_job_whose_node_cannot_be_labelled_is_stuck_after_deadline_and_grace()
     assert clock.left(job) == 15.0
     other, limits = opted_in(a_node("other")), {KWASM: ShimLimits(CountOrPercent.parse("1"), 1)}
     targets, jobs = {NODE.uid: TARGET, other.uid: TARGET}, {NODE.uid: (job,)}
-    given = World((NODE, other), targets, jobs, Ledger({NODE.uid: SLOT}), limits, Retries(10.0, 300.0), 10_000.0)
+    given = FleetSnapshot(
+        (NODE, other), targets, jobs, Ledger({NODE.uid: SLOT}), limits, Retries(10.0, 300.0), 10_000.0
+    )
     assert not plan(given).claimed
     assert [node.name for node in plan(replace(given, stuck=frozenset({job.uid}))).claimed] == ["other"]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from provisioner.domain import plan as planning
-from provisioner.domain.plan import World
+from provisioner.domain.plan import FleetSnapshot
 from support.nodes import rollout_decisions
 from support.nodes.exploring import HOPELESS, BrokenPromise, Explored, Promises, explore
 from support.nodes.rollout_model import MOST_AT_ONCE, ONE_INSTALLER, TOO_LATE, Left, Rollout
@@ -113,7 +113,7 @@ def test_a_slot_kept_for_a_try_that_nobody_will_make_is_caught(decisions: pytest
     """As it was once: the failed Job of an earlier try kept the slot of the next one when the Shim changed."""
     kept = planning._kept
 
-    def with_older_jobs(world: World) -> dict[str, Entry]:
+    def with_older_jobs(world: FleetSnapshot) -> dict[str, Entry]:
         older = {uid: entry for uid, entry in world.ledger.entries.items() if world.jobs.get(uid)}
         return older | kept(world)
 

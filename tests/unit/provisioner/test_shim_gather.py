@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from provisioner.cache import Cache
-from provisioner.reconciler import FollowShims
+from provisioner.reconciler import ShimReconciler
 from provisioner.settings import Settings
 from provisioner.shim_apply import ShimEffects
 from provisioner.shim_gather import ShimGather
@@ -36,7 +36,7 @@ class Provisioner:
         self.cache = Cache(self.kube, SETTINGS, self.nodes, self.watched)
         self.gather = ShimGather(self.kube, self.cache)
         effects = ShimEffects(self.kube, EventRecorder(self.kube, component="test"), self.cache)
-        self.reconcile = FollowShims(self.gather, self.cache, effects, setup("test", metrics=Metrics()))
+        self.reconcile = ShimReconciler(self.gather, self.cache, effects, setup("test", metrics=Metrics()))
 
     def change(self, number: int) -> str:
         """Give the Shim a version, as a person would, and return its digest."""

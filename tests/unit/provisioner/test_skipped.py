@@ -17,7 +17,7 @@ from provisioner.domain.actions import (
     WarnNode,
 )
 from provisioner.domain.decide import decide
-from provisioner.domain.plan import World, plan
+from provisioner.domain.plan import FleetSnapshot, plan
 from provisioner.domain.resources import Task
 from trellis.provisioning.attempts import Retries, ShimLimits
 from trellis.provisioning.excluded_nodes import Skip
@@ -35,13 +35,15 @@ NODE = opted_in(a_node("b"))
 SKIPPED = replace(opted_in(a_node("a")), skip=SKIP)
 
 
-def world(*nodes: NodeView, **changes: object) -> World:
+def world(*nodes: NodeView, **changes: object) -> FleetSnapshot:
     limits = {KWASM: ShimLimits(CountOrPercent.parse("1"), 1)}
-    given = World(nodes, {node.uid: TARGET for node in nodes}, {}, Ledger({}), limits, Retries(10.0, 300.0), 10_000.0)
+    given = FleetSnapshot(
+        nodes, {node.uid: TARGET for node in nodes}, {}, Ledger({}), limits, Retries(10.0, 300.0), 10_000.0
+    )
     return replace(given, **changes)
 
 
-def claimed(given: World) -> list[str]:
+def claimed(given: FleetSnapshot) -> list[str]:
     return [node.name for node in plan(given).claimed]
 
 

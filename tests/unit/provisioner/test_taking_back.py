@@ -11,7 +11,7 @@ from provisioner.cache import Cache
 from provisioner.domain.actions import CreateJob, CreateUndo, DeleteJob, Destroy, EndJob, JudgeFailed, Snapshot
 from provisioner.domain.canary import Canary, CanaryPod
 from provisioner.domain.decide import decide
-from provisioner.domain.plan import World, plan
+from provisioner.domain.plan import FleetSnapshot, plan
 from provisioner.domain.resources import Task, make_installer_job
 from provisioner.gather import Gather
 from provisioner.settings import Settings
@@ -213,7 +213,9 @@ def test_its_slot_stays_too_and_then_the_shim_is_removed() -> None:
     def planned(node: NodeView) -> dict[str, Entry]:
         target = target_of(node, [SPIN], None, auto_provision=False, require_checksum=True)
         targets = {node.uid: target} if target else {}
-        world = World((node,), targets, {node.uid: (job,)}, Ledger({node.uid: entry}), {}, Retries(1, 2), 2000.0)
+        world = FleetSnapshot(
+            (node,), targets, {node.uid: (job,)}, Ledger({node.uid: entry}), {}, Retries(1, 2), 2000.0
+        )
         return dict(plan(world).ledger.entries)
 
     assert planned(node) == {node.uid: entry}

@@ -41,5 +41,5 @@ async def test_plans_and_decisions_depend_on_the_timings_that_are_given() -> Non
     node, timings = a_node(), Timings(held=3.0, nodes=NodeTimings(clear=0.5))
     kube = FakeKube()
     cache = Cache(kube, Settings(), {node.name: node}, {}, timings=timings)
-    assert Gather(kube, cache).world().held_again == 3.0
+    assert Gather(kube, cache).fleet_snapshot().held_again == 3.0
     assert (await Gather(kube, cache).snapshot(node.name)).timings == timings.nodes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from provisioner.domain.plan import Plan, World, plan
+from provisioner.domain.plan import FleetSnapshot, Plan, plan
 from trellis.provisioning.attempts import Retries, ShimLimits, asked_of, failing_on, next_attempt, spared_of
 from trellis.provisioning.ledger import Ledger
 from trellis.provisioning.views import NodeView, Target, encode_digests
@@ -88,7 +88,7 @@ def test_a_failure_that_is_blamed_on_nobody_beside_one_that_is() -> None:
 def planned(*nodes: NodeView, wanted: Target = BOTH) -> Plan:
     limits = {name: ShimLimits(None, halt_after=1) for name in ("good", "bad")}
     targets = {node.uid: wanted for node in nodes}
-    return plan(World(nodes, targets, {}, Ledger({}), limits, Retries(10.0, 300.0), NOW))
+    return plan(FleetSnapshot(nodes, targets, {}, Ledger({}), limits, Retries(10.0, 300.0), NOW))
 
 
 def test_only_the_shim_that_fails_is_halted_and_the_other_goes_on() -> None:

@@ -14,7 +14,7 @@ from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.provisioning.reasons import APPLY_AGAIN, NO_POD, Reason
 from trellis.provisioning.shim_status import Reason as ShimReason
 from trellis.provisioning.shims import view_shim, wish_for
-from trellis.provisioning.views import Wish, encode_digests
+from trellis.provisioning.views import OptIn, encode_digests
 from trellis.read_model.explain.job import held_up_by_node, unlabelled_by_node
 from trellis.read_model.explain.node import NodeSnapshot, explain_node
 from trellis.read_model.explain.page import Leader, Line, Rank
@@ -439,7 +439,7 @@ def test_a_refusal_of_a_former_job_does_not_hold_up_the_one_that_is_done_now(at:
 def test_a_node_that_a_shim_selects_waits_in_every_table() -> None:
     view = view_node(node())
     row = row_of(view, (), None, [VIEW])
-    assert (row.wish, row.by, row.state, row.concern) == (Wish.IN, "Shim", NodeState.WAITING, True)
+    assert (row.wish, row.by, row.state, row.concern) == (OptIn.IN, "Shim", NodeState.WAITING, True)
     assert row_of(view, (), None).state is NodeState.NOT_OPTED_IN
     out = view_node(node(**{names.ANNOTATION_OPT_IN: "false"}))
     assert row_of(out, (), None, [VIEW]).state is NodeState.NOT_OPTED_IN

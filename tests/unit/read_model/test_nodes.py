@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from trellis.provisioning.ledger import Entry, Ledger
-from trellis.provisioning.views import JobState, JobView, NodeView, Wish
+from trellis.provisioning.views import JobState, JobView, NodeView, OptIn
 from trellis.read_model.tables.nodes import MESSAGE_MAX, NodeRow, NodeState, row_of, rows_of, summary, tally
 from trellis_dev.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
 
@@ -99,7 +99,7 @@ def test_a_failure_not_yet_on_the_node_is_told_in_the_words_of_its_job() -> None
 
 def test_an_invalid_annotation_is_quoted_with_what_is_allowed() -> None:
     row = row_of(a_node(opt_in="yes"), (), None)
-    assert row.wish is Wish.INVALID
+    assert row.wish is OptIn.INVALID
     assert "'yes'" in row.message
     assert "'true'" in row.message
 
@@ -111,14 +111,14 @@ def test_a_node_of_another_operating_system_is_told_why_it_waits() -> None:
 @pytest.mark.parametrize(
     ("node", "wish", "by"),
     [
-        (IN, Wish.IN, "Annotation"),
-        (a_node(opt_in="false"), Wish.OUT, "Annotation"),
-        (a_node(), Wish.OUT, ""),
-        (proved(a_node()), Wish.IN, ""),
+        (IN, OptIn.IN, "Annotation"),
+        (a_node(opt_in="false"), OptIn.OUT, "Annotation"),
+        (a_node(), OptIn.OUT, ""),
+        (proved(a_node()), OptIn.IN, ""),
     ],
     ids=["annotated", "annotated out", "untouched", "marked without an annotation"],
 )
-def test_the_wish_and_what_it_comes_from(node: NodeView, wish: Wish, by: str) -> None:
+def test_the_wish_and_what_it_comes_from(node: NodeView, wish: OptIn, by: str) -> None:
     row = row_of(node, (), None)
     assert (row.wish, row.by) == (wish, by)
 
@@ -157,7 +157,7 @@ def test_the_tally_has_every_state_and_the_summary_only_what_there_is() -> None:
 
 
 def test_the_document_has_stable_names_and_null_for_what_is_absent() -> None:
-    assert NodeRow("a", Wish.OUT, "", NodeState.NOT_OPTED_IN).document() == {
+    assert NodeRow("a", OptIn.OUT, "", NodeState.NOT_OPTED_IN).document() == {
         "name": "a",
         "wish": "Out",
         "by": None,

@@ -22,8 +22,8 @@ from secrets_backend.domain.keys import CurveKey, KeyRing
 from secrets_backend.domain.limits import Limits
 from secrets_backend.domain.refusals import Refusal
 from secrets_backend.key import Key
-from secrets_backend.lookup import LARGEST_KEPT, MOST_KEPT, Lookup, words
-from secrets_backend.metrics import Measures
+from secrets_backend.lookup import LARGEST_KEPT, MOST_KEPT, Lookup, describe_error
+from secrets_backend.metrics import SecretMetrics
 from secrets_backend.timings import Timings
 from support.secrets.secret_requests import changed, policy
 from support.secrets.secrets_host import MODULE, Host, Signer, value
@@ -71,7 +71,7 @@ class FixedKey:
     def __init__(self) -> None:
         self.ring = KeyRing(CurveKey.make(), ())
 
-    async def doubt(self) -> bool:
+    async def invalidate(self) -> bool:
         return False
 
 
@@ -96,7 +96,7 @@ class Bench:
                 limits=Limits(rate),
                 audit=self.audit,
                 changes=Changes(kube, cast("Bus", None), telemetry, Timings()),
-                measures=Measures(self.metrics, "secrets_backend"),
+                metrics=SecretMetrics(self.metrics, "secrets_backend"),
                 backend="kube",
                 users=frozenset(),
                 timings=Timings(),
@@ -369,7 +369,7 @@ ADDRESS = "https://10.0.0.1:6443"
 async def test_an_error_of_the_api_server_is_told_in_words_for_whoever_asked(
     error: Any, user: str, shown: str, hidden: str
 ) -> None:
-    told = words(error, Identity(user, "shop", "rule"))
+    told = describe_error(error, Identity(user, "shop", "rule"))
     assert shown in told
     assert hidden not in told
     with pytest.raises(Refusal, match="UpstreamError"):

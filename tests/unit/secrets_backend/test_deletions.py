@@ -9,7 +9,7 @@ import pytest
 
 from secrets_backend.deletions import GRANT_DEFINITION, GrantDeletions
 from secrets_backend.domain.decide import Grant
-from secrets_backend.gather import Known
+from secrets_backend.gather import Cache
 from secrets_backend.timings import Timings
 from trellis import names
 from trellis.crds.secret_grants import SecretGrantSpec
@@ -38,11 +38,11 @@ class World:
         self.grants = {"shop/closes": GRANT}
         spec = {"lattice": "default", "version": "1.9.2"}
         group = view_group({"metadata": {"namespace": "shop", "name": "group", "uid": "1"}, "spec": spec})
-        self.known = Known({"shop/group": group}, self.grants, {"shop/group": LINK})
+        self.cache = Cache({"shop/group": group}, self.grants, {"shop/group": LINK})
         timings = Timings(definition=5.0, grants=GRACE)
         self.deletions = GrantDeletions(
             self.kube,
-            self.known,
+            self.cache,
             self.kube.health,
             timings,
             "default",
@@ -81,7 +81,7 @@ class World:
 
     @property
     def unsure(self) -> set[str]:
-        return set(self.known.link_grant(LINK).unsure)
+        return set(self.cache.link_grant(LINK).unsure)
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ async def test_a_grant_that_is_created_again_counts_at_once(world: World) -> Non
     world.lose()
     world.write()
     assert world.unsure == set()
-    assert world.known.link_grant(LINK).grants == (GRANT,)
+    assert world.cache.link_grant(LINK).grants == (GRANT,)
 
 
 @pytest.mark.parametrize("ago", [100.0, -50.0], ids=["by this clock", "in the future of this clock"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from secrets_backend.domain.decide import Grant
-from secrets_backend.gather import Known
+from secrets_backend.gather import Cache
 from trellis.crds.secret_grants import SecretGrantSpec
 from trellis.lattice.connection.address import LinkAddress
 from trellis.lattice.domain.group_views import GroupView, view_group
@@ -24,71 +24,71 @@ def grant(namespace: str, source: str) -> Grant:
 
 
 @pytest.fixture
-def known() -> Known:
+def cache() -> Cache:
     groups = {f"{name}/group": group(name) for name in ("shop", "bank", "zoo")}
-    made = Known(groups, {"vault/grant": grant("vault", "shop"), "safe/grant": grant("safe", "zoo")})
+    made = Cache(groups, {"vault/grant": grant("vault", "shop"), "safe/grant": grant("safe", "zoo")})
     made.addresses = {"shop/group": ONE, "bank/group": TWO, "zoo/group": THREE}
     return made
 
 
-def homes(known: Known, address: LinkAddress) -> set[str]:
-    return set(known.link_grant(address).home)
+def homes(cache: Cache, address: LinkAddress) -> set[str]:
+    return set(cache.link_grant(address).home)
 
 
-def test_a_link_of_which_nothing_is_known_stands_for_itself(known: Known) -> None:
-    assert homes(known, ONE) == {"shop"}
-    assert known.link_grant(ONE).groups == {("shop", "default")}
+def test_a_link_of_which_nothing_is_known_stands_for_itself(cache: Cache) -> None:
+    assert homes(cache, ONE) == {"shop"}
+    assert cache.link_grant(ONE).groups == {("shop", "default")}
 
 
-def test_links_of_one_account_share_what_they_have_and_others_do_not(known: Known) -> None:
-    assert homes(known, ONE) == {"shop"}
-    known.one_account(ONE, TWO, yes=True)
-    known.one_account(THREE, TWO, yes=False)
-    assert homes(known, ONE) == homes(known, TWO) == {"shop", "bank"}
-    assert homes(known, THREE) == {"zoo"}
+def test_links_of_one_account_share_what_they_have_and_others_do_not(cache: Cache) -> None:
+    assert homes(cache, ONE) == {"shop"}
+    cache.one_account(ONE, TWO, yes=True)
+    cache.one_account(THREE, TWO, yes=False)
+    assert homes(cache, ONE) == homes(cache, TWO) == {"shop", "bank"}
+    assert homes(cache, THREE) == {"zoo"}
 
 
-def test_links_that_are_no_more_one_account_share_nothing_any_more(known: Known) -> None:
+def test_links_that_are_no_more_one_account_share_nothing_any_more(cache: Cache) -> None:
     for yes in (True, True, False):
-        known.one_account(ONE, TWO, yes=yes)
-        assert homes(known, ONE) == ({"shop", "bank"} if yes else {"shop"})
+        cache.one_account(ONE, TWO, yes=yes)
+        assert homes(cache, ONE) == ({"shop", "bank"} if yes else {"shop"})
 
 
-def test_a_link_that_is_gone_shares_nothing_any_more(known: Known) -> None:
-    known.one_account(ONE, TWO, yes=True)
-    assert homes(known, ONE) == {"shop", "bank"}
-    known.link_gone(TWO)
-    assert homes(known, ONE) == {"shop"}
+def test_a_link_that_is_gone_shares_nothing_any_more(cache: Cache) -> None:
+    cache.one_account(ONE, TWO, yes=True)
+    assert homes(cache, ONE) == {"shop", "bank"}
+    cache.link_gone(TWO)
+    assert homes(cache, ONE) == {"shop"}
 
 
-def test_only_the_secret_grants_for_its_groups_are_a_links(known: Known) -> None:
-    assert [one.namespace for one in known.link_grant(ONE).grants] == ["vault"]
-    assert [one.namespace for one in known.link_grant(TWO).grants] == []
+def test_only_the_secret_grants_for_its_groups_are_a_links(cache: Cache) -> None:
+    assert [one.namespace for one in cache.link_grant(ONE).grants] == ["vault"]
+    assert [one.namespace for one in cache.link_grant(TWO).grants] == []
 
 
-def test_a_link_is_granted_nothing_while_secret_grants_cannot_be_listed(known: Known) -> None:
+def test_a_link_is_granted_nothing_while_secret_grants_cannot_be_listed(cache: Cache) -> None:
     listed = True
-    known.grants_known = lambda: listed
-    assert known.link_grant(ONE).known
+    cache.grants_known = lambda: listed
+    assert cache.link_grant(ONE).known
     listed = False
-    assert not known.link_grant(ONE).known
+    assert not cache.link_grant(ONE).known
     listed = True
-    assert known.link_grant(ONE).known
+    assert cache.link_grant(ONE).known
 
 
-def test_host_groups_and_secret_grants_need_each_other(known: Known) -> None:
-    assert known.needs_groups() is not None
-    assert known.needs_grants() is not None
-    nothing = Known({}, {})
+def test_host_groups_and_secret_grants_need_each_other(cache: Cache) -> None:
+    assert cache.needs_groups() is not None
+    assert cache.needs_grants() is not None
+    nothing = Cache({}, {})
     assert nothing.needs_groups() is None
     assert nothing.needs_grants() is None
 
 
-def test_grants_are_whole_once_every_group_was_looked_for_and_every_link_tried(known: Known) -> None:
-    known.seen = {"shop/group", "bank/group"}
-    known.tried = {ONE, TWO, THREE}
-    assert not known.settled()
-    known.seen.add("zoo/group")
-    assert known.settled()
-    known.link_gone(THREE)
-    assert not known.settled()
+def test_grants_are_whole_once_every_group_was_looked_for_and_every_link_tried(cache: Cache) -> None:
+    cache.seen = {"shop/group", "bank/group"}
+    cache.tried = {ONE, TWO, THREE}
+    assert not cache.settled()
+    cache.seen.add("zoo/group")
+    assert cache.settled()
+    cache.link_gone(THREE)
+    assert not cache.settled()

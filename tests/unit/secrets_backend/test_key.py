@@ -48,7 +48,7 @@ async def test_a_key_that_is_replaced_right_after_it_was_read_is_seen_by_who_dou
     """Another replica gave the new one to a host already, whose first request comes here."""
     await key.look()
     ring = rotated(kube, key)
-    assert await key.doubt()
+    assert await key.invalidate()
     assert key.ring == ring
 
 
@@ -60,7 +60,7 @@ async def test_what_nobody_can_open_costs_one_request_for_all_who_doubt_at_once(
         return False
 
     kube.fail_next(1, when=count)
-    assert await asyncio.gather(*(key.doubt() for _ in range(50))) == [False] * 50
+    assert await asyncio.gather(*(key.invalidate() for _ in range(50))) == [False] * 50
     assert [path.rsplit("/", 1)[-1] for path in asked] == [names.SECRETS_KEY]
 
 

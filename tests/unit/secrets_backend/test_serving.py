@@ -7,7 +7,7 @@ import time
 from types import SimpleNamespace
 from typing import Any, cast
 
-from secrets_backend.serving import Around, Serving
+from secrets_backend.serving import Environment, Serving
 from trellis.bus.connection.user_client import UserClient
 from trellis.lattice.connection.address import LinkAddress
 from trellis.lattice.connection.questions import Question
@@ -38,7 +38,7 @@ def ask(serving: Serving, payload: bytes) -> None:
 
 async def test_what_is_asked_over_a_new_connection_waits_until_its_account_is_known() -> None:
     world = World()
-    serving = Serving(ADDRESS, cast("Around", cast("Any", world)))
+    serving = Serving(ADDRESS, cast("Environment", cast("Any", world)))
     for since in (1.0, 2.0):
         world.found.clear()
         world.worked.clear()
@@ -58,7 +58,7 @@ async def test_what_is_asked_over_a_new_connection_waits_until_its_account_is_kn
 
 async def test_what_came_before_the_connection_is_there_waits_for_it() -> None:
     world = World()
-    serving = Serving(ADDRESS, cast("Around", cast("Any", world)))
+    serving = Serving(ADDRESS, cast("Environment", cast("Any", world)))
     ask(serving, b"early")
     await asyncio.sleep(0)
     assert (world.worked, serving.in_work) == ([], 1)

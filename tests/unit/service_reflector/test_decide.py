@@ -25,7 +25,7 @@ from service_reflector.domain.actions import (
 from service_reflector.domain.decide import PORTS_MOST, decide, mirrors_of
 from service_reflector.domain.resources import make_service, make_slice, make_ties
 from service_reflector.domain.routes import make_route
-from service_reflector.domain.service_options import wish_of
+from service_reflector.domain.service_options import options_of
 from service_reflector.domain.snapshot import Claim, Refused, Snapshot
 from support.suite.naming import lacking
 from support.wadm.manifests import ANY_HOST, capability, link, manifest
@@ -55,7 +55,7 @@ def app(*components: dict[str, Any], name: str = "shop", version: str = "v1", **
 
 def claim(application: Application | None = None, lattice: str = "east/1", **changes: Any) -> Claim:
     application = application or app()
-    base = Claim(lattice, application, wish_of(application), (POD,), {}, Running(), GROUP)
+    base = Claim(lattice, application, options_of(application), (POD,), {}, Running(), GROUP)
     return replace(base, **changes)
 
 

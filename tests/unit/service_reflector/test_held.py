@@ -10,9 +10,9 @@ from unittest.mock import AsyncMock
 import pytest
 
 from service_reflector.apply import Effects
-from service_reflector.domain.service_options import wish_of
+from service_reflector.domain.service_options import options_of
 from service_reflector.domain.snapshot import Claim, Snapshot
-from service_reflector.reconciler import Reflect
+from service_reflector.reconciler import Reconciler
 from support.nodes.withdrawals import Holding
 from support.wadm.manifests import manifest
 from trellis.bus.consume.queue import KeyedQueue
@@ -25,45 +25,45 @@ from trellis.telemetry.health import Health
 STORED: dict[str, Any] = {"labels": {}, "annotations": {}, "finalizers": [], "spec": {}}
 SERVICE = ServiceView("g", "shop", "uid-shop", "1", application="shop", lattice="east/1", manifest=STORED)
 APPLICATION = read_application(manifest())
-CLAIM = Claim(SERVICE.lattice, APPLICATION, wish_of(APPLICATION), (), {}, Running(), None)
+CLAIM = Claim(SERVICE.lattice, APPLICATION, options_of(APPLICATION), (), {}, Running(), None)
 GONE = Snapshot("g", "shop", services={"shop": SERVICE}, sure=True)
 
 
 @pytest.fixture
 async def held() -> tuple[Any, Any, Holding]:
     """Return what is known, effects that only hold, and a circuit breaker that holds the Service."""
-    known: Any = SimpleNamespace(
+    cache: Any = SimpleNamespace(
         controller=None, remove_finalizers=False, said={}, snapshot=AsyncMock(return_value=GONE)
     )
-    known.why_preserved, known.services = str, {}
+    cache.why_preserved, cache.services = str, {}
     breaker: Any = Holding()
     unused: Any = None
-    effects = Effects(unused, AsyncMock(), known, unused, unused, unused, breaker)
-    await reflected(known, effects)
+    effects = Effects(unused, AsyncMock(), cache, unused, unused, unused, breaker)
+    await reflected(cache, effects)
     assert breaker.held == {SERVICE.uid}
-    return known, SimpleNamespace(breaker=breaker, apply=AsyncMock(return_value=None)), breaker
+    return cache, SimpleNamespace(breaker=breaker, apply=AsyncMock(return_value=None)), breaker
 
 
-async def reflected(known: Any, effects: Any) -> None:
+async def reflected(cache: Any, effects: Any) -> None:
     unused: Any = None
     telemetry = setup("test", metrics=Metrics())
     queue = KeyedQueue[str](workers=1, name="applications", telemetry=telemetry)
-    await Reflect(known, effects, unused, TraceSpans(telemetry), Health("test"), queue).run("g/shop", None)
+    await Reconciler(cache, effects, unused, TraceSpans(telemetry), Health("test"), queue).run("g/shop", None)
 
 
 async def test_a_service_is_not_held_any_more_once_its_application_is_deployed_again(
     held: tuple[Any, Any, Holding],
 ) -> None:
-    known, effects, breaker = held
-    known.snapshot.return_value = replace(GONE, claims=(CLAIM,))
-    await reflected(known, effects)
+    cache, effects, breaker = held
+    cache.snapshot.return_value = replace(GONE, claims=(CLAIM,))
+    await reflected(cache, effects)
     assert breaker.held == set()
 
 
 async def test_a_service_stays_held_while_it_is_not_known_whether_its_lattice_has_the_application(
     held: tuple[Any, Any, Holding],
 ) -> None:
-    known, effects, breaker = held
-    known.snapshot.return_value = replace(GONE, unknown=frozenset({SERVICE.lattice}))
-    await reflected(known, effects)
+    cache, effects, breaker = held
+    cache.snapshot.return_value = replace(GONE, unknown=frozenset({SERVICE.lattice}))
+    await reflected(cache, effects)
     assert breaker.held == {SERVICE.uid}

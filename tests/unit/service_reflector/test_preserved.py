@@ -22,12 +22,12 @@ SERVICE = ServiceView("g", "shop", "uid-shop", "1", "shop", "east/1")
 async def test_no_grace_is_noted_while_the_kind_is_not_served() -> None:
     telemetry, health, bus = setup("test", metrics=Metrics()), Health("test"), Mock()
     work = compose(Settings(), Base(telemetry, health, FakeKube(telemetry=telemetry), bus, "east"))
-    [known] = [run.__self__.known for run in work.queues.values() if hasattr(run, "__self__")]
+    [cache] = [run.__self__.cache for run in work.queues.values() if hasattr(run, "__self__")]
     [groups] = [one for one in work.informers if one.resource is HOST_CONFIGS]
     groups.synced.set()
-    known.preserved[SERVICE.key] = Preserved(SERVICE, Undecided.GROUP_MISSING, "deleted unless there is one in 300 s")
-    known.by_mark[SERVICE.lattice], known.services[SERVICE.key] = {SERVICE.key}, SERVICE
-    health.note(PRESERVED, known.why_preserved())
+    cache.preserved[SERVICE.key] = Preserved(SERVICE, Undecided.GROUP_MISSING, "deleted unless there is one in 300 s")
+    cache.by_mark[SERVICE.lattice], cache.services[SERVICE.key] = {SERVICE.key}, SERVICE
+    health.note(PRESERVED, cache.why_preserved())
     assert any("300 s" in note for note in health.notes())
     groups.lacking = Mock()
     assert groups.needed is not None

@@ -8,9 +8,9 @@ from typing import Any, cast
 from unittest.mock import AsyncMock, Mock
 
 from service_reflector.apply import Effects
-from service_reflector.domain.service_options import wish_of
+from service_reflector.domain.service_options import options_of
 from service_reflector.domain.snapshot import Claim, Snapshot
-from service_reflector.reconciler import Reflect
+from service_reflector.reconciler import Reconciler
 from service_reflector.timings import Timings
 from support.wadm.manifests import ANY_HOST, capability, link, manifest
 from trellis import names
@@ -48,7 +48,7 @@ class World:
 
     async def snapshot(self, _: str) -> Snapshot:
         self.looks += 1
-        claim = Claim("east/1", APPLICATION, wish_of(APPLICATION), (POD,), {}, Running(), None)
+        claim = Claim("east/1", APPLICATION, options_of(APPLICATION), (POD,), {}, Running(), None)
         services = {one.name: one for one in self.services.values()}
         return Snapshot("default", "shop", (claim,), (), services, {"shop": tuple(self.slices.values())}, sure=True)
 
@@ -66,7 +66,7 @@ async def test_one_run_makes_the_service_and_its_endpoints_and_publishes_it() ->
     parts: list[Any] = [None, world, services, slices, None, Mock()]
     effects = Effects(world.kube, *parts)
     stories, health = TraceSpans[str](world.telemetry), Health("test")
-    reflect = Reflect(cast("Any", world), effects, bus, stories, health, world.queue)
+    reflect = Reconciler(cast("Any", world), effects, bus, stories, health, world.queue)
     work = asyncio.create_task(world.queue.work(reflect.run))
     world.queue.add("default/shop")
     await world.queue.wait_idle()

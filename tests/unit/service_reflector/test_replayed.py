@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from service_reflector.domain.actions import CreateService, WriteSlice
 from service_reflector.domain.decide import decide
-from service_reflector.domain.service_options import wish_of
+from service_reflector.domain.service_options import options_of
 from service_reflector.domain.snapshot import Claim, Snapshot
 from support.lattices.lattice_recordings import everything
 from support.lattices.replayed import replay
@@ -74,7 +74,7 @@ def made(comparison: Comparison, watch: HostWatch) -> tuple[set[str], set[str]]:
     comparison.applications.refused(comparison.applications.events)
     hosts = {seen.host.labels.get(POD_LABEL, ""): seen for seen in watch.hosts()}
     claims = tuple(
-        Claim("default/1", one, wish_of(one), PODS, hosts, comparison.running, GROUP)
+        Claim("default/1", one, options_of(one), PODS, hosts, comparison.running, GROUP)
         for one in comparison.applications.deployed().values()
     )
     actions = decide(Snapshot("g", APPLICATION, claims))

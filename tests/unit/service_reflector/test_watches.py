@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from service_reflector.following import Following
-from service_reflector.gather import Known
+from service_reflector.gather import Cache
 from service_reflector.watches import on_service, on_slice
 from trellis.kube.changes import Change, ChangeKind
 from trellis.lattice.domain.kept import write_kept
@@ -26,20 +26,20 @@ class World:
     """What is known, and the keys that run."""
 
     def __init__(self) -> None:
-        self.known = Known(cast("Any", None), {}, {}, Following(lambda *_: None))
+        self.cache = Cache(cast("Any", None), {}, {}, Following(lambda *_: None))
         self.woken: list[str] = []
 
     def service(self, old: ServiceView | None, new: ServiceView | None) -> None:
         if new is None:
-            self.known.services.pop(SERVICE.key, None)
+            self.cache.services.pop(SERVICE.key, None)
         else:
-            self.known.services[SERVICE.key] = new
-        on_service(self.known, self.woken.append)(
+            self.cache.services[SERVICE.key] = new
+        on_service(self.cache, self.woken.append)(
             Change(GONE if new is None else ChangeKind.ADDED, SERVICE.key, old, new)
         )
 
     def slice(self, old: SliceView | None, new: SliceView | None) -> None:
-        on_slice(self.known, self.woken.append)(
+        on_slice(self.cache, self.woken.append)(
             Change(GONE if new is None else ChangeKind.ADDED, "g/shop-2-0", old, new)
         )
 
@@ -52,15 +52,15 @@ def test_a_slice_is_kept_for_a_service_from_the_moment_on_in_which_that_is_gone(
         world.slice(None, PIECE)
     else:
         world.slice(None, PIECE)
-        assert (list(world.known.kept), world.woken) == ([KEY], [KEY]), "nobody may make it again"
+        assert (list(world.cache.kept), world.woken) == ([KEY], [KEY]), "nobody may make it again"
         world.service(None, SERVICE)
-    assert world.known.kept == {}, "news of a lattice runs no key because of it"
+    assert world.cache.kept == {}, "news of a lattice runs no key because of it"
     world.woken.clear()
     world.service(SERVICE, None)
-    assert list(world.known.kept) == [KEY]
+    assert list(world.cache.kept) == [KEY]
     assert set(world.woken) == {KEY}
     world.slice(PIECE, None)
-    assert world.known.kept == {}
+    assert world.cache.kept == {}
 
 
 def test_the_service_may_have_lost_its_marks_before_it_went() -> None:

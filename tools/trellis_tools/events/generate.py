@@ -1,4 +1,4 @@
-"""Writes the schemas of the facts to a directory, or checks that they are there: ``make generate``, ``make verify``.
+"""Writes the event schemas to a directory, or checks that they are up to date: ``make generate``, ``make verify``.
 
 In: the subject table and a directory. Out: JSON files, or an exit status with the reasons.
 Invariant: a schema that was written is never replaced by one that breaks it; a breaking change is a new version.
@@ -39,12 +39,12 @@ def breaks(directory: Path, wanted: dict[str, Document]) -> list[str]:
     for path in sorted(directory.glob("*.json")):
         if path.name == ASYNCAPI_FILE:
             problems += [
-                f"{path}: {change}; readers filter on it: say the fact under another name beside it"
+                f"{path}: {change}; subscribers filter on it: publish the event under another name in addition"
                 for change in moved_channels(json.loads(path.read_text()), wanted[ASYNCAPI_FILE])
             ]
             continue
         if path.name not in wanted:
-            problems.append(f"{path}: the type is gone; keep it, or delete the file if nobody ever heard it")
+            problems.append(f"{path}: the type is missing; restore it, or delete the file if it was never published")
             continue
         problems += [
             f"{path}: {change}; make a new version of the type beside it (version: ClassVar[int] = 2)"

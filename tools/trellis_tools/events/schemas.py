@@ -1,4 +1,4 @@
-"""What the facts look like to others: a JSON Schema for each type, one for the envelope, and an AsyncAPI document.
+"""Generates the event schemas: a JSON Schema for each type and for the envelope, and an AsyncAPI document.
 
 Pure. In: the subject table. Out: documents by file name. Called by ``generate`` and by tests.
 Invariant: every row of the table is in them, under its CloudEvents type.
@@ -22,7 +22,7 @@ _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _HEADERS: Final = {
     "type": "object",
     "properties": {
-        "Nats-Msg-Id": {"type": "string", "description": "The event's id: JetStream stores it once within 120 s"},
+        "Nats-Msg-Id": {"type": "string", "description": "ID of the event; JetStream discards duplicates within 120 s"},
         "Content-Type": {"const": CONTENT_TYPE},
         "traceparent": {"type": "string", "description": "W3C trace context, as in the event"},
         "tracestate": {"type": "string", "description": "W3C trace context, as in the event"},
@@ -67,7 +67,7 @@ def asyncapi(facts: Sequence[FactSpec] = FACTS) -> Document:
     return {
         "asyncapi": "3.0.0",
         "info": {
-            "title": "Trellis facts",
+            "title": "Trellis events",
             "version": "1",
             "description": "Facts on the NATS JetStream bus. A type only ever gains optional fields.",
         },

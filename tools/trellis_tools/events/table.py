@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     wanted = with_table(text, arguments.schemas)
     if arguments.check and text != wanted:
-        sys.stderr.write(f"{arguments.page}: the table of facts is out of date, run make generate\n")
+        sys.stderr.write(f"{arguments.page}: the table of events is out of date, run make generate\n")
         return 1
     if not arguments.check:
         arguments.page.write_text(wanted)
@@ -53,7 +53,7 @@ def subject_table(schemas: str) -> str:
         f"| `{spec.owner}` | [`{spec.type}`]({schemas}/{schema_file(spec)}) |\n"
         for spec in FACTS
     ]
-    return "".join(("| subject | what happened | said by | type and schema |\n", "|---|---|---|---|\n", *rows))
+    return "".join(("| subject | event | publisher | type and schema |\n", "|---|---|---|---|\n", *rows))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def described() -> dict[str, tuple[str, tuple[str, ...], str]]:
         if isinstance(metric, MetricWrapperBase):
             suffix = "_total" if metric._type == "counter" else ""  # noqa: SLF001 - no public accessor
             found[f"{metric._name}{suffix}"] = (str(metric._type), metric._labelnames, metric._documentation)  # noqa: SLF001
-    found["trellis_build_info"] = ("gauge", ("version",), "Constant 1; the version")
+    found["trellis_build_info"] = ("gauge", ("version",), "Constant 1 with the version as label")
     return dict(sorted(found.items()))
 
 
@@ -32,7 +32,7 @@ def metrics_table() -> str:
     for name, (kind, labels, documentation) in described().items():
         others = ", ".join(f"`{label}`" for label in labels if label != "service")
         rows.append(f"| `{name}` | {kind} | {others} | {documentation.replace('|', '&#124;')} |\n")
-    return "".join(("| metric | kind | labels | what |\n", "|---|---|---|---|\n", *rows))
+    return "".join(("| metric | type | labels | description |\n", "|---|---|---|---|\n", *rows))
 
 
 def with_table(text: str) -> str:

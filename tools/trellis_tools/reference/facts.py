@@ -1,7 +1,7 @@
-"""The catalogue of facts: of each its subject, who says it, who acts on it, its fields and an example.
+"""Writes the page of events: each with its subject, publisher, subscribers, fields and an example.
 
 Pure. In: the subject table, and what services subscribe to. Out: a page. Called by ``__main__``.
-Invariant: an example is an event that the schema of its type takes; its values are made up by the fields' types.
+Invariant: an example is valid against the schema of its type; its values are derived from the types of the fields.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from trellis_tools.events.schemas import address, fact_schema, schema_file, summ
 from trellis_tools.reference.markdown import GENERATED, cell, code, table
 
 Hears = Mapping[str, Sequence[str]]
-"""Services by the type of the facts that they act on."""
+"""Subscribed services by event type."""
 
 _TIME: Final = "2026-11-22T12:00:00Z"
 _SAMPLES: Final = {
@@ -28,32 +28,32 @@ _SAMPLES: Final = {
 }
 _INTRODUCTION: Final = """# Events
 
-Every fact that a service says, on the stream `TRELLIS_EVENTS`. [The bus, from outside](../bus.md) tells how to hear
-them and what is promised. Each is a CloudEvent; here stands its `data`. For machines:
+The events that services publish to the stream `TRELLIS_EVENTS`. Each is a CloudEvent; the tables describe its `data`.
+[Subscribe to events](../bus.md) describes subscriptions and guarantees. A machine-readable description is
 [AsyncAPI](../../deploy/events/asyncapi.json).
 
-Who acts on a fact reads the object first: a fact is a hint. Where nobody acts on one, it is for people, audits and
-automation of yours.
+An event is a hint: services read the object before they act on an event. Events without subscribed services are for
+users, audits and automation.
 """
 
 
 def facts_page(hears: Hears) -> str:
-    """Return the catalogue."""
+    """Return the page."""
     rows = [
         (f"[{code(spec.tokens)}](#{anchor(spec)})", cell(summary(spec.model)), code(spec.owner), _heard(spec, hears))
         for spec in FACTS
     ]
-    head = table(("fact", "what happened", "said by", "acted on by"), rows)
+    head = table(("event", "description", "publisher", "subscribers"), rows)
     return "\n".join([GENERATED, _INTRODUCTION, head, *(_fact(spec, hears) for spec in FACTS)])
 
 
 def anchor(spec: FactSpec) -> str:
-    """Return the anchor of a fact's heading."""
+    """Return the anchor of the heading of an event."""
     return spec.tokens.replace(".", "-").replace("_", "-")
 
 
 def example(spec: FactSpec) -> dict[str, Any]:
-    """Return data as that fact may carry; optional fields that may be null are left out."""
+    """Return example data of an event without optional nullable fields."""
     schema = fact_schema(spec)
     definitions = schema.get("$defs", {})
     required = schema.get("required", ())
@@ -78,11 +78,11 @@ def _fact(spec: FactSpec, hears: Hears) -> str:
         [
             ("subject", code(subject)),
             ("type and schema", type_link),
-            ("said by", code(spec.owner)),
-            ("acted on by", _heard(spec, hears)),
+            ("publisher", code(spec.owner)),
+            ("subscribers", _heard(spec, hears)),
         ],
     )
-    fields = table(("field", "type", "always there", "meaning"), rows)
+    fields = table(("field", "type", "required", "description"), rows)
     shown = json.dumps(example(spec), indent=2, ensure_ascii=False)
     return (
         f"## {spec.tokens} {{#{anchor(spec)}}}\n\n{summary(spec.model)}\n\n{about}\n{fields}\n```json\n{shown}\n```\n"
@@ -90,7 +90,7 @@ def _fact(spec: FactSpec, hears: Hears) -> str:
 
 
 def _heard(spec: FactSpec, hears: Hears) -> str:
-    return ", ".join(code(service) for service in hears.get(spec.type, ())) or "nobody of Trellis"
+    return ", ".join(code(service) for service in hears.get(spec.type, ())) or "none"
 
 
 def _type(schema: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The page of settings: every ``TRELLIS_`` variable with its default, its meaning and the services that read it.
+"""Writes the page of settings: each ``TRELLIS_`` variable with its default, its description and its services.
 
 Pure. In: the settings classes. Out: a page. Called by ``__main__``.
 Invariant: a variable that means another thing, or has another default, for another service has a row for each.
@@ -25,9 +25,9 @@ Models = Mapping[str, type[ServiceSettings]]
 _MEBI: Final = 2**20
 _INTRODUCTION: Final = """# Settings
 
-Every setting is a variable of the environment. An empty one counts as unset; a wrong one is one line that names it,
-and exit status 2. Durations have a unit (`90s`, `10m`, `1h30m`; a bare number is seconds), memory is as in Kubernetes
-(`512Mi`), lists are separated by commas.
+Services read their settings from environment variables. An empty variable counts as unset. If a variable is invalid,
+the service prints one line that names it and exits with status 2. Durations have a unit (`90s`, `10m`, `1h30m`; a
+number without a unit is seconds), memory sizes are Kubernetes quantities (`512Mi`), and lists are separated by commas.
 """
 
 
@@ -45,8 +45,8 @@ def settings_page(models: Models) -> str:
         [
             GENERATED,
             _INTRODUCTION,
-            f"## Of every service\n\n{table(('variable', 'default', 'meaning'), shared)}",
-            f"## Of some\n\n{table(('variable', 'default', 'meaning', 'read by'), rows)}",
+            f"## Settings of all services\n\n{table(('variable', 'default', 'description'), shared)}",
+            f"## Settings of single services\n\n{table(('variable', 'default', 'description', 'services'), rows)}",
         ]
     )
 
@@ -66,7 +66,7 @@ def variables(name: str, field: FieldInfo) -> list[str]:
 def default_of(field: FieldInfo) -> str:
     """Return a default as one would write it; what is made when a service starts has none to show."""
     if field.default_factory is not None:
-        return "made at the start"
+        return "generated at the start"
     return code(format_seconds(field.default) if _is_duration(field) else _text(field.default))
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from trellis import names
 from trellis.provisioning.other_controllers import Peer, is_of
-from trellis.provisioning.views import KWASM, JobState, NodeView, Proof, Wish, wish_of
+from trellis.provisioning.views import KWASM, JobState, NodeView, OptIn, Proof, opt_in_of
 from trellis_cli.migrate.model.plan import DeleteJob, Doing, Listed, PeerJob, Rules, Step, World, listed, take_over
 
 _IMAGE: Final = "INSTALLER_IMAGE"
@@ -118,9 +118,9 @@ def _unfit(world: World, node: NodeView, job: PeerJob | None) -> str:
     """Return why a node is not taken over, "" if it is."""
     if node.provisioned not in {node.name, names.provisioned_label_value(node.name)}:
         return "the label's value is not the node's name, so KWasm did not provision this node"
-    if wish_of(node, auto_provision=True) is not Wish.IN:
+    if opt_in_of(node, auto_provision=True) is not OptIn.IN:
         return f"opted out: {names.ANNOTATION_OPT_IN} is {node.opt_in!r}"
-    if wish_of(node, auto_provision=world.rules.auto_provision) is not Wish.IN:
+    if opt_in_of(node, auto_provision=world.rules.auto_provision) is not OptIn.IN:
         return (
             f"not opted in: annotate it {names.ANNOTATION_OPT_IN}=true, or give --auto-provision if the provisioner "
             "runs with TRELLIS_AUTO_PROVISION"

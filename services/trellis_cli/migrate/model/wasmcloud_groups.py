@@ -13,7 +13,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from host_manager.domain.children import WORKLOADS, ChildKey, differs
-from host_manager.domain.group import ADOPTED, Group, Inputs, Wish
+from host_manager.domain.group import ADOPTED, Group, HostGroupSpec, Inputs
 from host_manager.domain.inputs import read_inputs
 from host_manager.domain.merging import TemplateError
 from host_manager.domain.resources import make_workload
@@ -137,8 +137,8 @@ def _roll(workload: Manifest, group: Group, inputs: Inputs) -> str:
             f"shows {', '.join(leaked)} as plain values: host_manager puts references to Secret "
             f"{names.registry_secret(group.name)} there, and that rolls the hosts, once"
         )
-    wish = Wish(group, inputs, ADOPTED, managed_by(workload))
-    wanted = {"spec": {"template": make_workload(wish)["spec"]["template"]}}
+    desired = HostGroupSpec(group, inputs, ADOPTED, managed_by(workload))
+    wanted = {"spec": {"template": make_workload(desired)["spec"]["template"]}}
     as_ours = {**workload, "metadata": {"managedFields": [_OURS]}}
     if differs(wanted, as_ours):
         return "is not as the group's spec wants it now: host_manager writes it so, and that rolls the hosts, once"

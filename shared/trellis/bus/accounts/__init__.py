@@ -1,1 +1,1 @@
-"""Users of a NATS server: their permissions, a cluster's claim to its name, certificates."""
+"""Users of a NATS server: permissions, the claim of a cluster to its name, certificates."""

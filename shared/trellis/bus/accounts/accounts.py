@@ -1,8 +1,8 @@
-"""The configuration of a NATS server for the bus: an account of its own, its limits, its users.
+"""Generates the NATS server configuration for the bus: its account, limits and users.
 
-Pure. In: names of clusters, number of replicas. Out: text of two files: ``accounts.conf``, and a template of
-``keys.conf``, which holds the users' public keys. Called by ``generate`` and by the command that makes the keys.
-Invariant: no key and no password is in ``accounts.conf``; a user without a key keeps the server from starting.
+Pure. In: names of clusters, number of replicas. Out: two files: ``accounts.conf``, and a template of ``keys.conf`` with
+the public keys of the users. Called by ``generate`` and by the command that creates the keys. Invariant:
+``accounts.conf`` contains neither keys nor passwords; the server does not start with a user without a key.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A cluster's claim to its name on the bus: two clusters under one name would hear and say each other's facts.
+"""The claim of a cluster to its name: two clusters of one name would receive each other's events.
 
-In: JetStream, the name, kube-system's uid. Out: nothing, or ``ClusterTaken``. Called by
-``trellis.bus.streams.connection_supervisor`` before the bus is used, and at each of its looks.
-Invariants: a claim is made only where there is none, by compare-and-swap; it is refreshed three times within its
-lifetime and ends by itself; what another uid holds is never touched (ADR 0013).
+In: JetStream, the name, the UID of kube-system. Out: nothing, or ``ClusterTaken``. Called by
+``trellis.bus.streams.connection_supervisor`` before the bus is used, and at each check. Invariants: a claim is created
+only if there is none, by compare-and-swap; it is refreshed three times within its lifetime and expires by itself; a
+claim of another UID is never changed (ADR 0013).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Claim:
 
         Raises:
             ClusterTaken: another cluster holds it.
-            StreamError: the bucket of claims cannot be made; a person has to act.
+            StreamError: the bucket of claims cannot be made; a user has to act.
             nats.errors.Error: NATS or JetStream did not answer.
         """
         for _ in range(_ATTEMPTS):
@@ -69,7 +69,7 @@ class Claim:
                 return
             if await self._put(jetstream, after=(entry.seq or 0) if entry is not None else 0):
                 return
-        raise APIError(description=f"the claim to the name {self.cluster} changes all the time")
+        raise APIError(description=f"the claim to the cluster name {self.cluster} changes continuously")
 
     async def _entry(self, jetstream: JetStreamContext) -> RawStreamMsg | None:
         try:
@@ -82,7 +82,7 @@ class Claim:
     async def _put(self, jetstream: JetStreamContext, *, after: int) -> bool:
         """Write the claim if the entry is still the one that was seen; return whether it was.
 
-        If it was not, somebody else has just written it: a service of this cluster's, and it is refreshed; or another
+        If it was not, another writer has just written it: a service of this cluster's, and it is refreshed; or another
         cluster's, which the next look finds. So services that begin at once do not race until one gives up.
         """
         lifetime = (await jetstream.stream_info(CLAIM_STREAM)).config.max_age or self.lifetime
@@ -118,23 +118,24 @@ class Claim:
             if error.err_code == _NAME_IN_USE:
                 return  # another service was faster
             if (why := lack_of_servers(self.replicas, error)) is not None:
-                raise StreamError(f"the bucket {CLAIM_BUCKET} cannot be made: {why}") from error
+                raise StreamError(f"bucket {CLAIM_BUCKET} cannot be created: {why}") from error
             raise
-        _log.info("made the bucket of cluster names", bucket=CLAIM_BUCKET)
+        _log.info("created the bucket of cluster names", bucket=CLAIM_BUCKET)
 
     def _taken(self, owner: str) -> str:
         return (
-            f"another cluster is called {self.cluster} on this bus: kube-system has uid {owner} there and {self.uid} "
-            f"here; set TRELLIS_CLUSTER to another name in one of them. If that cluster is gone, its name is free "
-            f"{self.lifetime / 60:g} min after it was last there, or at once: nats kv del {CLAIM_BUCKET} {self.cluster}"
+            f"another cluster uses the name {self.cluster} on this NATS (UID of kube-system: {owner} there, {self.uid} "
+            f"here); set TRELLIS_CLUSTER to another name in one of them. If that cluster no longer exists, its claim "
+            f"expires {self.lifetime / 60:g} min after its last refresh; to delete it immediately: nats kv del "
+            f"{CLAIM_BUCKET} {self.cluster}"
         )
 
 
 def _uid_of(entry: RawStreamMsg | None) -> str | None:
-    """Return whose claim an entry is, None if it is nobody's: there is none, or a person deleted it."""
+    """Return whose claim an entry is, None if it is nobody's: there is none, or a user deleted it."""
     if entry is None or not entry.data:
         return None
     try:
         return str(orjson.loads(entry.data)["uid"])
     except (orjson.JSONDecodeError, KeyError, TypeError):
-        return entry.data.decode(errors="replace")[:_SHOWN]  # written by hand: somebody wants the name kept
+        return entry.data.decode(errors="replace")[:_SHOWN]  # written manually: somebody wants the name kept

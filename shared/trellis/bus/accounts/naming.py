@@ -1,8 +1,8 @@
-"""Names on the NATS server that permissions are given for: consumers, inboxes.
+"""Names on the NATS server that permissions refer to: consumers, inboxes.
 
-Pure. In: service, cluster, purpose. Out: names. Called by what makes them and by ``permissions``, so that both agree.
-Invariant: each can be known before anything runs. A NATS permission names whole tokens, never the beginning of one, and
-a consumer's name is one token: so it holds nothing that only the running bus knows, such as when a stream was made.
+Pure. In: service, cluster, purpose. Out: names. Called by the code that creates them and by ``permissions``, so that
+both agree. Invariant: each name is known before a service runs. A NATS permission matches whole tokens, and the name of
+a consumer is one token, so it contains nothing that is known at run time only, such as the creation time of a stream.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Who may do what on the bus: a NATS user a service and cluster, one for people, one for subscribers from outside.
+"""NATS users and their permissions: one user per service and cluster, one for the CLI, one for subscribers.
 
-Pure. In: the subject table, the registry of services, names of clusters. Out: the subjects each user may publish
-and subscribe. Called by ``accounts``, which writes the server's configuration.
-Invariants: a service says its own facts of its own cluster, reads with its own consumers, hears its own answers; nobody
-deletes, purges or changes a stream; nobody but its service touches a durable.
-Source: subjects of the JetStream API of nats-server 2.10 to 2.15.
+Pure. In: the subject table, the registry of services, names of clusters. Out: the subjects that each user may publish
+and subscribe to. Called by ``accounts``, which writes the configuration of the server. Invariants: a service publishes
+its own events of its own cluster, reads with its own consumers, and receives its own answers; no user deletes, purges
+or changes a stream; only its service uses a durable consumer. Source: subjects of the JetStream API of nats-server 2.10
+to 2.15.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def cli_user(clusters: Sequence[str]) -> User:
 
 
 def outside_user(clusters: Sequence[str]) -> User:
-    """Return the user of subscribers from outside: facts and copies of lattice events, live and replayed."""
+    """Return the user of subscribers from outside: events and copies of lattice events, live and replayed."""
     streams = (STREAM_EVENTS, STREAM_LATTICE)
     publish = [f"{_API}.INFO", f"{_API}.STREAM.NAMES"]
     publish += [f"{_API}.STREAM.INFO.{stream}" for stream in streams]

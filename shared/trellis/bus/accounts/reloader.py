@@ -1,10 +1,10 @@
-"""Makes a NATS server reload certificates that changed: ``python -m trellis.bus.accounts.reloader DIR PIDFILE``.
+"""Reloads changed certificates of a NATS server: ``python -m trellis.bus.accounts.reloader DIR PIDFILE``.
 
-In: the directory of the certificates, as a Secret is mounted, and the file with the server's process id. Out: SIGHUP
-to it. Called by the chart as a container beside the server, where somebody else renews the certificates. Invariants:
-what is there at the start is what the server began with or newer, so it is told once at the start too; a file or
-process that is not there is waited for; nothing of a file's content is kept but its digest. Imports the standard
-library alone, as it runs beside each server.
+In: the directory of the certificates, mounted from a Secret, and the PID file of the server. Out: SIGHUP to the server.
+Called by the chart as a sidecar of the server if another program renews the certificates. Invariants: the server may
+have started with older certificates than those found first, so it gets one signal at the start too; a missing file or
+process is waited for; only a digest of the content is kept. Imports the standard library only, as it runs beside each
+server.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Reloader:
         try:
             os.kill(int(self._pid_file.read_text()), signal.SIGHUP)
         except (OSError, ValueError, OverflowError) as error:
-            return f"no server to tell by {self._pid_file}: {error}"
+            return f"no NATS server process for {self._pid_file}: {error}"
         self._told = found
-        return "told the server to read its certificates"
+        return "sent a reload signal to the NATS server"
 
 
 def digest(directory: Path) -> str:

@@ -1,1 +1,1 @@
-"""The connection to a NATS server: dialled, kept, closed."""
+"""The connection to a NATS server: open, supervise, close."""

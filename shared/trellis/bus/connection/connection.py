@@ -1,8 +1,8 @@
-"""The connection to NATS: there, away, back.
+"""The connection to NATS with its state: connected, lost, restored.
 
-In: the address. Out: FastStream's broker with a connected client, and word of every change. Called by
-``trellis.bus.bus``. Invariants: it is tried for ever, with full jitter, 0.5 to 10 s apart at most; an outage costs one
-warning, not one an attempt.
+In: the address. Out: the broker of FastStream with a connected client, and a notification of each change. Called by
+``trellis.bus.bus``. Invariants: reconnects never stop, with full jitter, at most 0.5 to 10 s apart; an outage logs one
+warning, not one per attempt.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _UNANSWERED_PINGS: Final = 2
 _REFUSAL: Final = "permissions violation"
 _NOT_FOR_ACCOUNT: Final = 10039
 
-REFUSED: Final = "NATS refused the user: its nkey, credentials, password or token"
+REFUSED: Final = "NATS rejected the user: check its nkey, credentials, password or token"
 
 _log = get_logger(__name__)
 
@@ -131,7 +131,7 @@ class Connection:
         self._broker, self._failures = broker, 0
 
     def abandon(self) -> None:
-        """Do not try again: a cancellation of ``open`` may get lost in the NATS client, see ``Keeper.end``."""
+        """Stop reconnecting: the NATS client may lose a cancellation of ``open``, see ``ConnectionSupervisor.end``."""
         self._abandoned = True
 
     async def close(self) -> None:
@@ -186,7 +186,7 @@ class Connection:
         now, kind, pause = time.monotonic(), type(error), self._timings.report
         if now - self._reported.get(kind, -pause) >= pause:
             self._reported[kind] = now
-            _log.warning("NATS reports an error", error=describe(error))
+            _log.warning("NATS error", error=describe(error))
 
     async def _lost(self) -> None:
         self._last_sign = time.monotonic()
@@ -209,22 +209,22 @@ def client_of(broker: NatsBroker) -> Client:
 
 
 def describe(error: BaseException) -> str:
-    """Return an error of the NATS client in words for people."""
+    """Return an error of the NATS client as a message for users."""
     match error:
         case ConnectionRefusedError():
             return "connection refused"
         case ssl.SSLError():
             return f"TLS: {error.reason or error}"
         case nats.errors.SlowConsumerError():
-            return "slow consumer: messages came faster than they were read, those dropped come again"
+            return "slow consumer: NATS dropped messages and redelivers them"
         case TimeoutError():
             return "no answer in time"
         case APIError() if error.err_code == _NOT_FOR_ACCOUNT:
-            return "JetStream is disabled for the account: give it a jetstream block in the configuration of NATS"
+            return "JetStream is disabled for the account: enable jetstream for it in the NATS configuration"
         case APIError() if error.description:
             return f"{error.description} (JetStream error {error.err_code})"
         case ServiceUnavailableError():  # nobody answered, so the client has no words for it
-            return "JetStream is disabled on the NATS server, or no server that has it is reachable"
+            return "JetStream is disabled on the NATS server, or no server with JetStream is reachable"
         case OSError():
             return error.strerror or str(error)
         case _:

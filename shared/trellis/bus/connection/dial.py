@@ -1,7 +1,7 @@
-"""The connection of a command: refused at once if nobody is there, later outages are waited out.
+"""The connection of a command: fails fast without a server, waits out later outages.
 
-In: the address. Out: a connected client. Called by what reads the bus for people. Invariant: the first attempt takes
-three seconds at most, and what it met is said in words.
+In: the address. Out: a connected client. Called by commands that read the bus. Invariant: the first attempt takes at
+most three seconds, and its error is reported as a message.
 """
 
 from __future__ import annotations

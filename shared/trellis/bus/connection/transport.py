@@ -1,10 +1,10 @@
-"""NATS' connection over TCP: one socket, which is let go of when it is no longer used, whatever state it is in.
+"""NATS' connection over TCP: one socket, which is released when it is no longer used, whatever state it is in.
 
 In: a server's address. Out: a connection, perhaps by TLS, and its end. Called by
 ``trellis.bus.connection.user_client``. Invariants: an attempt that fails, or is given up, leaves no socket; an end is
 waited for two seconds at most.
 
-nats-py 2.16 connects anew over what failed, and leaves the former socket to the collector of garbage. It waits for ever
+nats-py 2.16 reconnects over what failed, and leaves the former socket to the collector of garbage. It waits forever
 for the end of a connection on which TLS failed: nobody tells that to its half that knew no TLS. On one that succeeded
 asyncio waits 30 s for the goodbye of a far side that is frozen or cut off. And wait_for of Python 3.11 drops the
 connection that comes together with a cancellation.
@@ -24,7 +24,7 @@ _FIRST_WORDS: Final = b"CONNECT "
 
 
 class NoDelayTransport(TcpTransport):
-    """Made anew for each attempt to connect."""
+    """Made again for each attempt to connect."""
 
     def __init__(self, goodbye: float) -> None:
         """``goodbye``: seconds that the end may take after ``close``."""
@@ -68,7 +68,7 @@ class NoDelayTransport(TcpTransport):
         except BaseException:
             self.abort()
             raise
-        if tls is None:  # what asyncio has for a connection that is let go of meanwhile
+        if tls is None:  # what asyncio has for a connection that is released in the meantime
             raise ConnectionResetError("the connection ended before TLS was agreed on")
         self._io_reader, self._io_writer = reader, asyncio.StreamWriter(tls, protocol, reader, loop)
         self._shaking_hands = False

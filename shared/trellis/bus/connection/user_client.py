@@ -32,14 +32,14 @@ from trellis.config.nats_credentials import Credentials, CredentialsError, Ident
 _VIOLATION: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 _READING: Final = re.compile(r"\$JS\.([^.]+\.)?API\.(STREAM\.INFO|STREAM\.MSG\.GET|CONSUMER\.INFO|DIRECT\.GET)\.")
 _BY_WEBSOCKET: Final = ("ws", "wss")
-_ADVICE: Final = "give it the permission, or this service the file of the right user"
+_ADVICE: Final = "grant the permission, or configure the credentials of another user"
 
 
 class PermissionDenied(nats.errors.Error):
-    """The NATS user may not do this; a person has to change the server's configuration or the service's file."""
+    """The NATS user may not do this; a user has to change the server's configuration or the service's file."""
 
     def __init__(self, deed: str, subject: str) -> None:
-        super().__init__(f'NATS does not let this user {deed} "{subject}": {_ADVICE}')
+        super().__init__(f'NATS permission denied: {deed} "{subject}": {_ADVICE}')
 
 
 class UserClient(RobustNatsClient):
@@ -65,7 +65,7 @@ class UserClient(RobustNatsClient):
 
     @classmethod
     def of(cls, credentials: Credentials | None, timings: ClientTimings = ClientTimings()) -> UserClient:
-        """Return the client of whoever a service's or a person's settings say."""
+        """Return the client of whoever a service's or a user's settings say."""
         if credentials is None:
             return cls(None, timings=timings)
         return cls(
@@ -76,7 +76,7 @@ class UserClient(RobustNatsClient):
 
     @property
     def ssl_context(self) -> ssl.SSLContext:
-        """What the library connects with, made anew for each connection."""
+        """What the library connects with, re-created for each connection."""
         if self._trust is None:
             return super().ssl_context
         try:
@@ -93,7 +93,7 @@ class UserClient(RobustNatsClient):
         old_style: bool = False,
         headers: dict[str, Any] | None = None,
     ) -> Msg:
-        """Ask, as the library does; anew each ``ask_again`` seconds what only reads a stream.
+        """Ask, as the library does; again each ``ask_again`` seconds what only reads a stream.
 
         Raises:
             PermissionDenied: the user may not publish this, or not hear the answer.
@@ -175,7 +175,7 @@ class UserClient(RobustNatsClient):
             with contextlib.suppress(nats.errors.Error, OSError, TimeoutError, AssertionError):
                 async with asyncio.timeout(seconds):
                     await self.close()
-        finally:  # also of a task that is cancelled meanwhile
+        finally:  # also of a task that is cancelled in the meantime
             self.hang_up()
 
     async def _connect_to_server(self, s: Srv) -> None:
@@ -232,7 +232,8 @@ class UserClient(RobustNatsClient):
         try:
             await super()._process_connect_init()
         except ConnectionResetError as error:
-            # The server says why it refuses a user and hangs up; what the client sent meanwhile makes the system drop
+            # The server says why it refuses a user and hangs up; what the client sent in the meantime makes the system
+            # drop
             # the answer. A server that dies in this very moment looks the same, and is told otherwise at the next try.
             if self._server_info.get("auth_required"):
                 raise nats.errors.AuthorizationError from error
@@ -242,7 +243,7 @@ class UserClient(RobustNatsClient):
         self._denied.clear()
         if self._trust is not None and not self._server_info.get("tls_required"):
             self.hang_up()
-            raise nats.errors.Error("the server has no TLS, and TRELLIS_NATS_CA_FILE asks for it")
+            raise nats.errors.Error("TRELLIS_NATS_CA_FILE is set, but the server has no TLS")
         if self._credentials is not None:
             try:
                 identity = self._credentials.read()

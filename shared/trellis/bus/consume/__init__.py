@@ -1,1 +1,1 @@
-"""Messages of durable consumers: fetched, read, queued by key, acknowledged."""
+"""Messages of durable consumers: fetch, read, queue by key, acknowledge."""

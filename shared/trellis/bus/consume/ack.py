@@ -1,8 +1,7 @@
 """The acknowledgement of one delivered message.
 
-Made by the subscriber, given by the keyed queue after the run that covered the message.
-Invariant: an acknowledgement of a stream that is gone reaches nobody: in its successor the same sequence number is
-another message.
+Created by the subscriber, sent by the keyed queue after the run that covered the message. Invariant: an acknowledgement
+for a deleted stream has no effect: in a re-created stream the same sequence number is another message.
 """
 
 from __future__ import annotations
@@ -47,12 +46,13 @@ class Ack:
                 self.settled(self.token)
 
     async def in_progress(self) -> None:
-        """Say that the message is still worked on: the time until its redelivery begins anew."""
+        """Say that the message is still worked on: the time until its redelivery restarts."""
         if self.open:
             await self._client.publish(self._reply, _PROGRESS)
 
     async def give_back(self) -> None:
-        """Say that somebody else is to have the message now. Work that ends well after all may still say so: it counts.
+        """Say that another writer is to have the message now. Work that ends well after all may still say so: it
+        counts.
 
         Only over the connection it came by: the server would take one that comes late for the newest delivery's.
         """

@@ -1,9 +1,8 @@
-"""The durable consumer of one subscription, as it stands on the server.
+"""The durable consumer of one subscription on the server.
 
-In: JetStream and the life of the stream. Out: the consumer made, updated, looked at. Called by ``subscriber``.
-Invariants: the server holds nothing back and gives up on nothing (no limit of deliveries, none of messages in flight):
-retries are ours. A reader signs on when it begins and signs off when it has handed over, so that the next one knows
-whether the readers before it crashed.
+In: JetStream and the epoch of the stream. Out: the consumer, created, updated or inspected. Called by ``subscriber``.
+Invariants: the server limits neither deliveries nor messages in flight, because Trellis does the retries. A reader
+registers when it starts and deregisters when it hands over, so that the next reader detects crashes of former ones.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Which messages a reader holds, and how many of their deliveries ended for nothing.
+"""Tracks the messages that a reader holds, and their failed deliveries.
 
-In: acknowledgements that were handed over, dropped, given. Out: what is still in work, and what counts against a
-message. Called by ``subscriber``. No IO.
-Invariant: only what a message did to its readers counts against it: deliveries somebody here let drop, and, of those
-nobody here saw, as many as readers before this one crashed in a row. What is held is in work, however often it is
-delivered, and what was given back in order, or lost on the way, is nobody's failure. The server's own count of
-deliveries cannot tell these apart.
+In: acknowledgements handed over, dropped or sent. Out: messages in progress, and the failures of each message. Called
+by ``subscriber``. No IO. Invariant: only failures caused by a message count against it: deliveries that this process
+dropped, and one per crash of consecutive earlier readers. A held message is in progress however often it is
+redelivered; a message that was returned in order or lost is not a failure. The delivery count of the server does not
+distinguish these cases.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Final
 from trellis.bus.consume.ack import Ack
 
 MAX_DELIVERIES: Final = 5
-"""A message that was delivered so often without a result is given up on."""
+"""A message that was delivered so often without a result is dead-lettered."""
 
 
 class Holding:
@@ -37,7 +36,10 @@ class Holding:
                 yield ack
 
     def take(self, ack: Ack) -> None:
-        """Count a message as in work for as long as somebody has its acknowledgement; the newest delivery's counts."""
+        """Count a message as in progress for as long as somebody has its acknowledgement.
+
+        The newest delivery's counts.
+        """
         self._held[ack.token] = weakref.ref(ack, partial(self._release, ack.token))
         ack.settled = self.forget
 
@@ -46,7 +48,7 @@ class Holding:
         self._dropped[token] = self._dropped.get(token, 0) + 1
 
     def forget(self, token: Hashable) -> None:
-        """Forget a message that is done, or given up on."""
+        """Forget a message that is done, or dead-lettered."""
         self._held.pop(token, None)
         self._dropped.pop(token, None)
 
@@ -55,7 +57,7 @@ class Holding:
         self._held.clear()
 
     def hopeless(self, token: Hashable, deliveries: int) -> bool:
-        """Return whether a message is to be given up on that is delivered now, the server says for how many times."""
+        """Return whether a message is to be dead-lettered that is delivered now, the server says for how many times."""
         if (held := self._held.get(token)) is not None and held() is not None:
             return False
         dropped = self._dropped.get(token, 0)
@@ -63,7 +65,7 @@ class Holding:
         return dropped + min(unseen, self.crashes) >= MAX_DELIVERIES
 
     def _release(self, token: Hashable, reference: weakref.ref[Ack]) -> None:
-        # A newer delivery may have taken its place: then the message is in work.
+        # A newer delivery may have taken its place: then the message is in progress.
         if self._held.get(token) is reference:
             del self._held[token]
             self.drop(token)

@@ -1,8 +1,8 @@
-"""The order in which waiting keys get a worker: news and retries in two lanes, taken in turn.
+"""The order in which waiting keys get a worker: new keys and retries in two lanes, in turn.
 
-In: keys that are owed a run. Out: the next key. Called by the keyed queue. Pure.
-Invariants: a key waits in one lane; each lane is first come, first served; neither lane waits for the other to be
-empty, so any number of failing keys costs a healthy one at most one run of theirs before its own.
+In: keys that need a run. Out: the next key. Called by the keyed queue. Pure. Invariants: a key waits in one lane; each
+lane is first in, first out; no lane waits until the other is empty, so that failing keys delay a healthy key by at most
+one run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Facts as messages and back: envelope, headers, and what is wrong with a message that cannot be read.
+"""Converts events to messages and back: envelope, headers, and the reasons why a message is invalid.
 
-Pure. In: a fact, or the body of a message. Out: body and headers, or the fact. Called by publisher and subscriber.
-Invariant: what cannot be read is told apart by why (dead letters are listed by reason), and never raises anything else.
+Pure. In: an event, or the body of a message. Out: body and headers, or the event. Called by publisher and subscriber.
+Invariant: invalid messages raise one error with a reason (dead letters are listed by reason), and never any other
+error.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ M = TypeVar("M", bound=FactData)
 
 
 class Reason(StrEnum):
-    """Why a message was given up on."""
+    """Why a message was dead-lettered."""
 
     UNPARSEABLE = "Unparseable"
     UNKNOWN_TYPE = "UnknownType"
@@ -37,7 +38,7 @@ class Reason(StrEnum):
 
 
 class UnreadableMessage(Exception):  # noqa: N818 (it is a verdict on the message)
-    """A message that no fact can be made of."""
+    """A message that no event can be made of."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         super().__init__(detail)
@@ -48,27 +49,30 @@ class NewerVersion(UnreadableMessage):
     """A message for readers that are newer: a later version of a type that is read here. Nothing is wrong with it."""
 
     def __init__(self, ce_type: str, known: str) -> None:
-        super().__init__(Reason.UNKNOWN_TYPE, f"type {ce_type} is newer than {known}, the latest that is read here")
+        super().__init__(Reason.UNKNOWN_TYPE, f"type {ce_type} is newer than {known}, the latest supported version")
         self.known = known
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who says facts: they stand in the envelope's ``source``."""
+    """Who says events: they stand in the envelope's ``source``."""
 
     cluster: str
     service: str
 
 
 def message_id(fact: FactData, dedup: str) -> str:
-    """Return the id of a fact's message: two versions that say one thing side by side are two messages."""
+    """Return the id of an event's message: two versions that say one thing side by side are two messages."""
     return dedup if fact.version == 1 else f"{dedup}.v{fact.version}"
 
 
 def compose(
     fact: FactData, *, origin: Origin, dedup: str, time: datetime, trace: TraceContext | None
 ) -> tuple[bytes, dict[str, str]]:
-    """Return body and headers of a fact: a CloudEvent in JSON, structured mode; ``dedup`` makes id and Nats-Msg-Id."""
+    """Return body and headers of an event: a CloudEvent in JSON, structured mode.
+
+    ``dedup`` makes id and Nats-Msg-Id.
+    """
     dedup = message_id(fact, dedup)
     absent = {"traceparent", "tracestate"} if trace is None else set() if trace.tracestate else {"tracestate"}
     event = _envelope(type(fact))(
@@ -96,7 +100,7 @@ def _envelope(model: type[FactData]) -> type[CloudEvent[Any]]:
 
 
 def read(body: bytes, models: Mapping[str, type[M]]) -> tuple[RawCloudEvent, M]:
-    """Return the envelope and the fact of a message.
+    """Return the envelope and the event of a message.
 
     Args:
         body: the message.
@@ -114,7 +118,7 @@ def read(body: bytes, models: Mapping[str, type[M]]) -> tuple[RawCloudEvent, M]:
     if model is None:
         if (known := _latest_known(event.type, models)) is not None:
             raise NewerVersion(event.type, known)
-        raise UnreadableMessage(Reason.UNKNOWN_TYPE, f"type {event.type} is none of {', '.join(sorted(models))}")
+        raise UnreadableMessage(Reason.UNKNOWN_TYPE, f"type {event.type} is not one of {', '.join(sorted(models))}")
     try:
         return event, model.model_validate(event.data)
     except ValidationError as error:

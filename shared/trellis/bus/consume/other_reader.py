@@ -1,9 +1,9 @@
-"""Detects that a second cluster reads with this cluster's durable consumers.
+"""Detects that a second cluster reads with the durable consumers of this cluster.
 
-Pure. In: at each look, the reader that the consumer names, and the time. Out: whether to sign on again, and whether
-another reader is there. Called by ``subscriber``. Two clusters that are clones of one etcd have one name and one
-kube-system uid, so the claim to the name lets both in (ADR 0087). Invariant: a change of leader is none: the former
-leader ends within the patience.
+Pure. In: at each check, the reader named by the consumer, and the time. Out: whether to register again, and whether
+another reader exists. Called by ``subscriber``. Two clusters that are clones of one etcd have the same name and the
+same UID of kube-system, so the claim to the name admits both (ADR 0087). Invariant: a change of the leader is not
+another reader: the former leader stops within the grace period.
 """
 
 from __future__ import annotations

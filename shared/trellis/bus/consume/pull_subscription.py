@@ -1,10 +1,9 @@
-"""Stands between FastStream's pull loop and the NATS client's pull subscription, and sees what passes.
+"""Wraps the pull subscription of the NATS client for the pull loop of FastStream, and observes both.
 
-In: the loop's calls. Out: messages, signs of progress, and at the end the messages that came and were not handled.
-Called by FastStream in place of the subscription it made. FastStream swallows what goes wrong in its loop, and drops
-without a word what was fetched when it is stopped. Invariants: a server that refuses at once is not asked again at
-once; a message is handed over when it comes, whatever comes after it; one that came is handled or given back, but for
-those still on the wire.
+In: calls of the loop. Out: messages, signs of progress, and at the end the messages that were received but not handled.
+Called by FastStream instead of the subscription that it created. FastStream ignores errors in its loop, and drops
+fetched messages when it stops. Invariants: after a rejected request the next one is delayed; a message is handed over
+when it arrives; every received message is handled or returned.
 """
 
 from __future__ import annotations
@@ -125,7 +124,7 @@ class Fetching:
         except nats.errors.TimeoutError:
             return []
         except nats.errors.Error as error:
-            _log.debug("a fetch failed", error=str(error))
+            _log.debug("message fetch failed", error=str(error))
             return []
 
     async def _read(self, batch: int, timeout: float) -> list[Msg]:  # noqa: ASYNC109

@@ -1,9 +1,8 @@
-"""Fetches messages of a JetStream consumer as soon as there are any.
+"""Fetches messages of a JetStream consumer as soon as they arrive.
 
-In: a pull subscription of the NATS client. Out: messages, in their order. Called by whoever pulls: ``fetching``,
-``stored``, and the readers of lattices. Why not the client's own fetch of many: if a message comes while it takes
-itself to be asking without waiting, and an earlier request still waits at the server, it keeps that message until so
-many have come or the time is over.
+In: a pull subscription of the NATS client. Out: messages, in order. Called by ``pull_subscription``, ``stream_reader``
+and the readers of lattices. The batch fetch of the client is not used: if a message arrives for an earlier request
+while the client asks without waiting, it keeps the message until the batch is full or the timeout expires.
 """
 
 from __future__ import annotations

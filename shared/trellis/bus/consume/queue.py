@@ -1,11 +1,12 @@
-"""A queue of keys: each key is worked on by one run at a time, different keys in parallel, failures are retried.
+"""A queue of keys: at most one run per key, different keys in parallel, failures with retries.
 
-In: keys, each with the acknowledgement of the message that named it. Out: runs, and acknowledgements of what is done.
-Called by handlers, informers and timers of a service. It knows nothing of NATS or Kubernetes.
-Invariants, as in client-go's workqueue: a key added while it runs runs again, unless that run then looks again itself
-(``take_back``); a key is never in two runs; nothing that was added is forgotten. A message is acknowledged only after a
-run of its key that started after the message came, or after a watch had shown what it says (``cover``). Failing keys,
-however many, do not hold up healthy ones: see ``lanes``.
+In: keys, each with the acknowledgement of the message that named it. Out: runs, and acknowledgements of completed work.
+Called by handlers, informers and timers of a service. Independent of NATS and Kubernetes.
+
+Invariants, as in the workqueue of client-go: a key that is added during its run runs again, unless that run reads the
+new state itself (``take_back``); a key is never in two runs; no added key is lost. A message is acknowledged only after
+a run of its key that started after the message arrived, or after a watch delivered its content (``cover``). Failing
+keys do not delay healthy ones: see ``lanes``.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class _Entry:
     trace: TraceContext | None = None
 
     def absorb(self, newer: _Entry) -> None:
-        """Add what came while a run that failed was under way; a redelivery replaces its former delivery."""
+        """Add what came while a run that failed was in progress; a redelivery replaces its former delivery."""
         self.acks |= newer.acks
         self.trace = joined(self.trace, newer.trace)
 
@@ -93,7 +94,7 @@ class KeyedQueue(Generic[K]):
         self._later = TimerHeap[K](self._timers, self.add)  # asked for from outside: kept, whatever runs before
         self._entries: dict[K, _Entry] = {}  # keys that are owed a run: client-go's dirty set
         self._running: dict[K, asyncio.Task[None]] = {}
-        self._current: dict[K, _Entry] = {}  # what the runs under way will have covered
+        self._current: dict[K, _Entry] = {}  # what the runs in progress will have covered
         self._ready = Lanes[K]()  # owed a run and not running
         self._failures: dict[K, int] = {}
         self._blamed: dict[K, _Entry] = {}  # what the failed runs of a key still owe; joins its next run
@@ -156,7 +157,8 @@ class KeyedQueue(Generic[K]):
         self._failures.pop(key, None)
 
     def take_back(self, key: K) -> bool:
-        """Take back the run that a key is owed, if its run under way is to look again and that is all there was to do.
+        """Take back the run that a key is owed, if its run in progress is to look again and that is all there was to
+        do.
 
         Returns whether there was one: if more is to be done after that look, the run adds the key again. What a message
         or a trace named the key for keeps its run.
@@ -172,10 +174,10 @@ class KeyedQueue(Generic[K]):
         await self._idle.wait()
 
     async def work(self, run: Run[K], may_begin: Callable[[], bool] = lambda: True) -> None:
-        """Run keys until cancelled. Runs under way are cancelled with it, and owed again when work goes on.
+        """Run keys until cancelled. Runs in progress are cancelled with it, and owed again when work goes on.
 
         ``run`` gets the key and the latest trace that named it, with those before it ``beside``. It returns None when
-        the key is done, or the seconds after which it wants to run again. If it raises, the key is retried for ever
+        the key is done, or the seconds after which it wants to run again. If it raises, the key is retried forever
         with backoff.
 
         ``may_begin`` is asked before each run. Once it said no it is taken to say so until this is cancelled: a process
@@ -196,7 +198,7 @@ class KeyedQueue(Generic[K]):
             forget()
 
     async def drain(self, timeout: float) -> None:  # noqa: ASYNC109 (a grace period, not a deadline to raise at)
-        """Start no further run; wait up to ``timeout`` seconds for those under way, then cancel them."""
+        """Start no further run; wait up to ``timeout`` seconds for those in progress, then cancel them."""
         self._working = None
         self._retries.clear()
         self._later.clear()
@@ -210,7 +212,7 @@ class KeyedQueue(Generic[K]):
         return list(self._running)
 
     async def _cancel_running(self) -> None:
-        """Cancel runs and wait for them, but not for ever: what does not end then is left behind.
+        """Cancel runs and wait for them, but not forever: what does not end then is left behind.
 
         More than once: wait_for of Python 3.11 drops a cancellation that comes together with the answer.
         """
@@ -221,7 +223,9 @@ class KeyedQueue(Generic[K]):
             if tasks:
                 await asyncio.wait(tasks, timeout=self._cancel)
         if self._running:
-            _log.error("runs do not end when cancelled", queue=self.name, keys=[str(key) for key in self._running])
+            _log.error(
+                "handlers did not stop when cancelled", queue=self.name, keys=[str(key) for key in self._running]
+            )
 
     def _owe(self, key: K) -> _Entry:
         """Return what is owed to the key, from now on if nothing was."""
@@ -239,7 +243,7 @@ class KeyedQueue(Generic[K]):
         self._pump()
 
     def _is_owed(self, key: K, ack: Acknowledgement) -> bool:
-        """Return whether a run under way or a pending retry covers this message already, and keep the newer ack."""
+        """Return whether a run in progress or a pending retry covers this message already, and keep the newer ack."""
         for owed in (self._current.get(key), self._blamed.get(key)):
             if owed is not None and ack.token in owed.acks:
                 owed.acks[ack.token] = ack
@@ -308,14 +312,14 @@ class KeyedQueue(Generic[K]):
             try:
                 await ack()
             except Exception as error:  # noqa: BLE001 (the run is done; the message will come again and be acknowledged)
-                _log.warning("a message could not be acknowledged", queue=self.name, key=str(key), error=str(error))
+                _log.warning("acknowledgement failed", queue=self.name, key=str(key), error=str(error))
 
     def _failed(self, key: K, entry: _Entry, error: Exception) -> None:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = self._backoff.delay(failures)
         self._telemetry.metrics.retries_total.labels(self._telemetry.service, self.name).inc()
         _log.warning(
-            "failed, will try again",
+            "handler failed, retrying",
             queue=self.name,
             key=str(key),
             failures=failures,

@@ -1,9 +1,9 @@
-"""Does a consumer hear: its staleness for Prometheus, its deafness for the keeper and for the kubelet.
+"""Measures the staleness of a consumer, for Prometheus, the connection supervisor and the liveness probe.
 
-In: each sign of progress. Out: seconds without any, and verdicts. Called by ``fetching``, ``subscriber``, ``keeper``.
-Invariants: a consumer that has nothing to hear is not deaf, if its loop goes round; one that is deaf is made anew
-first, and asks for a restart of the process only if that did not help for a minute in which the server answered; in an
-outage it never does.
+In: each sign of progress. Out: seconds without progress, and verdicts. Called by ``pull_subscription``, ``subscriber``
+and ``connection_supervisor``. Invariants: a consumer without messages is not stalled while its loop runs; a stalled
+consumer is re-created first, and liveness fails only if that does not help for a minute in which the server answers; an
+outage never fails liveness.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trellis.telemetry import Telemetry
 from trellis.telemetry.health import Health
 
 _REPAIRS: Final = 3
-"""How often a consumer is made anew before a restart is asked for."""
+"""How often a consumer is re-created before a restart is asked for."""
 _ROUNDS: Final = 12
 """How often the loop goes round in that time: every 5 s."""
 
@@ -68,7 +68,7 @@ class Hearing:
             self._listeners.health.forget(self._what)
 
     def made(self) -> None:
-        """The consumer was made, or made anew."""
+        """The consumer was made, or re-created."""
         self._made = self._clock()
 
     def went_round(self) -> None:
@@ -85,7 +85,7 @@ class Hearing:
 
     @property
     def needs_repair(self) -> bool:
-        """Whether the consumer should be made anew: it has been deaf for long enough, since it was made too."""
+        """Whether the consumer should be re-created: it has been deaf for long enough, since it was made too."""
         since_made = self._clock() - self._made
         return min(self.staleness(), since_made) > self._listeners.deaf / _REPAIRS
 

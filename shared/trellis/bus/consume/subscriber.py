@@ -1,8 +1,8 @@
-"""One subscription: a durable consumer, its messages read, handed over, or given up on.
+"""A subscription: a durable consumer whose messages are parsed, handed over, or dead-lettered.
 
-In: messages of the facts' stream. Out: ``Received`` for the service's handler, dead letters for what cannot be read.
+In: messages of the event stream. Out: ``Received`` for the handler of the service, dead letters for invalid messages.
 Called by ``trellis.bus.streams.connection_supervisor``. Invariants: a message is acknowledged only after its work is
-done, or once its dead letter is stored; no exception reaches FastStream, which would drop the message without a word.
+done, or after its dead letter is stored; no exception reaches FastStream, which would drop the message silently.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ M = TypeVar("M", bound=FactData)
 
 @dataclass(frozen=True, slots=True)
 class Received(Generic[M]):
-    """A fact that was heard. ``trace`` is where its handling begins: the parent for the work it causes."""
+    """An event that was heard. ``trace`` is where its handling begins: the parent for the work it causes."""
 
     fact: M
     event: RawCloudEvent
@@ -75,7 +75,7 @@ class Reader:
 
 
 class Subscription(Generic[M]):
-    """The facts of some models, for one purpose (``name``) of one service."""
+    """The events of some models, for one purpose (``name``) of one service."""
 
     def __init__(self, name: str, models: Sequence[type[M]], handler: FactHandler[M], reader: Reader) -> None:
         self.name: Final = name
@@ -121,7 +121,7 @@ class Subscription(Generic[M]):
         """Make the consumer if it is missing, and fetch from it.
 
         Returns:
-            Whether the consumer was gone since the last start: facts may have been missed in between.
+            Whether the consumer was gone since the last start: events may have been missed in between.
 
         Raises:
             nats.errors.Error: NATS or JetStream did not answer, or refused.
@@ -185,7 +185,9 @@ class Subscription(Generic[M]):
             self.hearing.heard()
         if deaf := self.hearing.needs_repair:
             seconds, waiting = round(self.hearing.staleness()), info.num_pending
-            _log.warning("a subscription is deaf, making it anew", name=self.name, seconds=seconds, waiting=waiting)
+            _log.warning(
+                "subscription receives nothing, re-creating it", name=self.name, seconds=seconds, waiting=waiting
+            )
         return not deaf
 
     async def stop(self) -> None:
@@ -228,7 +230,7 @@ class Subscription(Generic[M]):
         try:
             await self._handle(message.raw_message)
         except Exception as error:  # noqa: BLE001
-            _log.error("a message could not be handled", subject=message.raw_message.subject, exc_info=error)
+            _log.error("message handler failed", subject=message.raw_message.subject, exc_info=error)
 
     async def _handle(self, raw: Msg) -> None:
         epoch, ack, meta = self._epoch, self._ack_of(raw), raw.metadata
@@ -279,7 +281,7 @@ class Subscription(Generic[M]):
                 # Not acknowledged: it comes again, and in the end becomes a dead letter.
                 self._holding.drop(ack.token)
                 span.record_exception(error)
-                _log.error("a fact could not be handled", type=spec.type, error=repr(error), exc_info=error)
+                _log.error("event handler failed", type=spec.type, error=repr(error), exc_info=error)
                 return
         self._holding.take(ack)
 
@@ -289,7 +291,7 @@ class Subscription(Generic[M]):
         telemetry.metrics.events_unsupported_version_total.labels(telemetry.service, newer.known).inc()
         if newer.known not in self._told:
             self._told.add(newer.known)
-            _log.info("facts of a newer version are left to newer readers", subscription=self.name, reason=str(newer))
+            _log.info("skipped events of an unsupported version", subscription=self.name, reason=str(newer))
         await ack()
 
     async def _give_up(self, delivered: Delivered, ack: Ack, reason: Reason, error: str) -> None:
@@ -307,11 +309,11 @@ class Subscription(Generic[M]):
             )
             await ack()
         except (BusError, nats.errors.Error) as failure:
-            _log.warning("a dead letter could not be stored yet", subject=delivered.subject, error=str(failure))
+            _log.warning("dead letter not stored, retrying", subject=delivered.subject, error=str(failure))
             return
         self._holding.forget(ack.token)
         metrics.dead_letters_total.labels(origin.service, reason).inc()
-        _log.error("gave up on a message", subject=delivered.subject, reason=str(reason), error=error)
+        _log.error("message dead-lettered", subject=delivered.subject, reason=str(reason), error=error)
 
 
 async def _undecoded(message: StreamMessage[Msg]) -> StreamMessage[Msg]:

@@ -1,8 +1,8 @@
 """One timer per key, all on one handle of the event loop.
 
-In: keys and when they are due. Out: a call per key when its time has come. Called by the keyed queue.
-Invariants: a key has at most one timer, the earliest asked for; a hundred thousand keys cost one handle, not a task
-each; memory is bounded by the keys that have a timer, however often timers are moved or taken away.
+In: keys and their due times. Out: one call per key when it is due. Called by the keyed queue. Invariants: a key has at
+most one timer, the earliest requested one; a hundred thousand keys need one handle instead of a task each; memory is
+bounded by the number of keys with a timer.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Messages that were given up on: written, read, replayed."""
+"""Dead letters: write, read, replay."""

@@ -1,8 +1,8 @@
-"""Reads dead letters: the inverse of ``trellis.bus.dead_letters.write``, for every content of their stream.
+"""Parses dead letters: the inverse of ``trellis.bus.dead_letters.write``, for any content of their stream.
 
-Pure. In: a stored message. Out: the letter, what speaks against replaying it, and the message a replay publishes.
-Called by ``trellis.bus.dead_letters.store`` and the command line. Invariant: garbage, or a letter made by hand, is a
-letter with gaps and never an error.
+Pure. In: a stored message. Out: the letter, the obstacles to a replay, and the message that a replay publishes. Called
+by ``trellis.bus.dead_letters.store`` and the command line. Invariant: invalid content yields an incomplete letter,
+never an error.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SERVERS_HEADERS: Final = "nats-"
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that was given up on. What a letter does not say is empty or None.
+    """A message that was dead-lettered. What a letter does not say is empty or None.
 
     ``subject``, ``stream``, ``original_sequence`` and ``original_headers`` are the original's; ``original_headers`` is
     None if they cannot be read. ``truncated`` is the length of the original body in bytes if it had to be cut, ``size``
@@ -79,15 +79,15 @@ class DeadLetter:
 
     @property
     def obstacle(self) -> str:
-        """Why it cannot be replayed, in words for people; empty if it can."""
+        """Why it cannot be replayed, as a message for users; empty if it can."""
         if self.truncated is not None:
             return f"its body was cut from {self.truncated or 'more'} to {self.size} bytes"
         if not self.subject:
-            return "it does not say on which subject the message was: was it made by hand?"
+            return "header with the original subject is missing"
         if not can_be_said(self.subject):
-            return f"its original subject is none of ours: {self.subject}"
+            return f"its original subject is not a subject of Trellis: {self.subject}"
         if self.original_headers is None:
-            return f"the original's headers cannot be read from its header {HEADER_HEADERS}"
+            return f"header {HEADER_HEADERS} with the original headers is invalid"
         return ""
 
 

@@ -1,8 +1,8 @@
-"""The stream of dead letters: read, and emptied by replaying.
+"""The stream of dead letters: list, replay, remove.
 
-In: the address, which letters. Out: letters; originals published again. Called by the command line.
-Invariant: a letter is removed only after the server has said that its original is stored; a crash in between repeats
-harmlessly, and another letter is never removed in its place.
+In: the address and a selection of letters. Out: letters; originals published again. Called by the command line.
+Invariant: a letter is removed only after the server confirmed that its original is stored. After a crash in between, a
+repeated replay is harmless, and no other letter is removed instead.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class DeadLetters:
         """Yield the letters there are now, oldest first; without bodies unless these are asked for.
 
         Raises:
-            StreamError: there is no stream of dead letters, or it was made anew meanwhile.
+            StreamError: there is no stream of dead letters, or it was re-created in the meantime.
             BusUnavailable: NATS or JetStream did not answer.
         """
         start = Start(since=wanted.since) if wanted.since else EVERYTHING
@@ -136,8 +136,8 @@ class DeadLetters:
             if isinstance(error, NotFoundError) or await self._gone(letter):
                 return  # by another hand, or by age
             raise BusUnavailable(
-                f"letter {letter.sequence} was replayed, but could not be removed: {describe(error)}; replayed again "
-                f"within {DUPLICATE_WINDOW:g} s it is not stored a second time"
+                f"letter {letter.sequence} was replayed, but could not be removed: {describe(error)}; a replay "
+                f"within {DUPLICATE_WINDOW:g} s is not stored a second time"
             ) from error
 
     async def _gone(self, letter: DeadLetter) -> bool:

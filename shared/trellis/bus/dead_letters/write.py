@@ -1,8 +1,8 @@
-"""Dead letters: messages given up on, kept with the cause and as they came.
+"""Creates dead letters: the original message with the reason of the failure.
 
-In: a delivered message and why it is given up on. Out: subject, headers and body for the stream of dead letters.
-Pure; published by the subscriber, listed and replayed by the command line.
-Invariant: body and headers are the original's; only what NATS could not carry is cut off, and that is said.
+In: a delivered message and a reason. Out: subject, headers and body for the stream of dead letters. Pure; published by
+the subscriber, listed and replayed by the command line. Invariant: body and headers are those of the original; parts
+that NATS cannot carry are cut, and a header reports that.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HEADER_TRUNCATED: Final = "Trellis-Truncated"
 
 _ERROR_MAX: Final = 1000
 UNKNOWN_NOUN: Final = "unknown"
-"""Noun of a message whose subject is none of a fact."""
+"""Noun of a message whose subject is none of an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def letter(
         cluster: the cluster whose bus it is.
         reader: the service that gives up and its subscription's name.
         reason: why.
-        error: the same for people; one line of it is kept.
+        error: the same for users; one line of it is kept.
         room: bytes NATS takes for body and headers together.
     """
     noun, key = _about(message.subject)
@@ -95,7 +95,7 @@ def header_bytes(headers: Mapping[str, str]) -> int:
 
 
 def _about(subject: str) -> tuple[str, tuple[str, ...]]:
-    """Return noun and key from the subject of a fact; ``unknown`` and the raw tokens if it is none of ours."""
+    """Return noun and key from the subject of an event; ``unknown`` and the raw tokens if it is none of Trellis."""
     tokens = subject.removeprefix(f"{ROOT_EVENTS}.").split(".")
     if not subject.startswith(f"{ROOT_EVENTS}.") or len(tokens) < 4:
         return UNKNOWN_NOUN, (subject,)

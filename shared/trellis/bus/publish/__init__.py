@@ -1,1 +1,1 @@
-"""Messages that are stored by JetStream, and whether they can be."""
+"""Publishing to JetStream, and its availability."""

@@ -1,8 +1,8 @@
-"""Whether the bus can be used, may be, and stores what it is told: said to health, and to people once per outage.
+"""Reports the availability of NATS, of permissions and of streams to health, and logs each outage once.
 
-In: what the connection, the keeper and the publisher meet. Out: parts of the service's health, one warning an outage,
-an event that who publishes waits for. Called by ``trellis.bus``. Invariant: a part that does not work is not ready
-until it was seen to work, or nothing of it was refused for a minute.
+In: observations of the connection, the connection supervisor and the publisher. Out: parts of the health of the
+service, one warning per outage, an event that publishers wait for. Called by ``trellis.bus``. Invariant: a failed part
+is not ready until it was seen to work, or until nothing of it was rejected for a minute.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Availability:
         self._health.not_ready(HEALTH, f"{why} ({self._address})")
         if not self._warned:
             self._warned = True
-            _log.warning("the bus is away; it will be tried for ever", url=self._address, reason=why)
+            _log.warning("NATS unreachable, retrying", url=self._address, reason=why)
 
     def back(self) -> None:
         """The bus can be used."""
@@ -77,14 +77,14 @@ class Availability:
         self._health.ready(HEALTH)
         if self._warned:
             self._warned = False
-            _log.info("the bus is back", url=self._address)
+            _log.info("NATS reachable again", url=self._address)
         if self._refused_at is not None and time.monotonic() - self._refused_at > self._timings.refused:
             self._refused_at = None
             self._health.forget(RIGHTS)
-            _log.info("NATS refuses this user nothing any more", url=self._address)
+            _log.info("NATS permissions restored", url=self._address)
         if self._unstored and time.monotonic() - self._unstored_at > self._timings.unstored:
             # What was to be stored is not wanted any more, perhaps: then nothing is, that would show that it works.
-            _log.info("no stream failed to store anything any more", streams=sorted(self._unstored))
+            _log.info("publishing to all streams works again", streams=sorted(self._unstored))
             self._unstored.clear()
             self._health.forget(STORAGE)
 
@@ -93,7 +93,7 @@ class Availability:
         if self._over:
             return
         if self._refused_at is None:
-            _log.warning("NATS refuses this user something; it will be tried for ever", url=self._address, reason=why)
+            _log.warning("NATS permission denied, retrying", url=self._address, reason=why)
         self._refused_at = time.monotonic()
         self._health.not_ready(RIGHTS, f"{why} ({self._address})")
 
@@ -102,18 +102,18 @@ class Availability:
         if self._over:
             return
         if stream not in self._unstored:
-            _log.warning("a stream stores nothing; it will be tried for ever", stream=stream, reason=why)
+            _log.warning("publishing to the stream fails, retrying", stream=stream, reason=why)
         self._unstored.add(stream)
         self._unstored_at = time.monotonic()
         # Source: nats-server 2.15 answers nobody once a write failed, also when there is room again.
-        advice = "raise the limit that is named, or make room; if the volume was full, restart that server"
+        advice = "raise the named limit, or free space; if the volume was full, restart that server"
         self._health.not_ready(STORAGE, f"{', '.join(sorted(self._unstored))} stores nothing: {why}; {advice}")
 
     def stored(self, stream: str) -> None:
         """A stream took something."""
         if stream in self._unstored:
             self._unstored.remove(stream)
-            _log.info("a stream stores again", stream=stream)
+            _log.info("publishing to the stream works again", stream=stream)
             if not self._unstored:
                 self._health.forget(STORAGE)
 
@@ -124,13 +124,13 @@ class Availability:
         self._shared = subscription
         if not subscription:
             self._health.forget(SHARED)
-            _log.info("no other cluster reads with this cluster's consumers any more", url=self._address)
+            _log.info("no other cluster uses the consumers of this cluster any more", url=self._address)
             return
         why = (
-            f"another cluster with this cluster's name and the same uid of kube-system reads subscription "
-            f"{subscription}: each gets a part of the events; set TRELLIS_CLUSTER to another name in one of them"
+            f"another cluster with the same name and UID of kube-system reads subscription "
+            f"{subscription}: each receives a part of the events; set TRELLIS_CLUSTER to another name in one of them"
         )
-        _log.warning("two clusters share consumers", url=self._address, reason=why)
+        _log.warning("another cluster uses the consumers of this cluster", url=self._address, reason=why)
         self._health.not_ready(SHARED, why)
 
     def paused(self, consumer: str) -> None:
@@ -140,10 +140,10 @@ class Availability:
         self._paused = consumer
         if not consumer:
             self._health.forget(PAUSED)
-            _log.info("no consumer is paused any more", url=self._address)
+            _log.info("all consumers resumed", url=self._address)
             return
-        why = f"{consumer} is paused, so events wait: resume it (nats consumer resume {STREAM_EVENTS} {consumer})"
-        _log.warning("a consumer is paused", url=self._address, reason=why)
+        why = f"{consumer} is paused, events are waiting: resume it (nats consumer resume {STREAM_EVENTS} {consumer})"
+        _log.warning("consumer paused", url=self._address, reason=why)
         self._health.not_ready(PAUSED, why)
 
     def forget(self) -> None:

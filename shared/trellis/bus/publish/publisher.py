@@ -1,7 +1,7 @@
-"""Publishing through JetStream: a message is published when the server has stored it.
+"""Publishes to JetStream: a message is published when the server has stored it.
 
-In: subject, body, headers. Out: the server's acknowledgement, or why there is none. Called by ``trellis.bus.bus``.
-Invariant: every message carries a Nats-Msg-Id, so sending it again after a lost answer stores it once.
+In: subject, body, headers. Out: the acknowledgement of the server, or an error. Called by ``trellis.bus.bus``.
+Invariant: every message has a Nats-Msg-Id, so a repeated send after a lost answer is stored once.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Publisher:
         """Store one message and return its sequence; safe to call any number of times at once.
 
         Raises:
-            BusUnavailable: it was not stored within the budget (seconds), or the bus is away for longer than that
+            BusUnavailable: it was not stored within the budget (seconds), or NATS is unreachable for longer than that
                 already; it may still be stored later, once.
-            NotAllowed: this user may not say it, until a person lets it; at once.
+            NotAllowed: this user may not say it, until a user lets it; at once.
             FactRefused: it never will be.
         """
         last = self.availability.why
@@ -82,7 +82,7 @@ class Publisher:
         room = client_of(broker).max_payload
         if len(body) + header_bytes(headers) > room:
             # The server would close the connection.
-            raise FactRefused(f"{subject} has {len(body)} bytes and NATS takes {room} (max_payload of the server)")
+            raise FactRefused(f"{subject} has {len(body)} bytes, the max_payload of the NATS server is {room}")
         try:
             stored: PubAck = await broker.config.connection_state.stream.publish(
                 subject, body, timeout=self.timings.publish_attempt, headers=dict(headers)
@@ -93,8 +93,10 @@ class Publisher:
         except APIError as error:
             if error.err_code == _TOO_LARGE:
                 if len(body) > LEAST_MESSAGE:
-                    raise FactRefused(f"{subject} has {len(body)} bytes, more than stream {stream} takes") from error
+                    raise FactRefused(
+                        f"{subject} has {len(body)} bytes, more than the max_msg_size of stream {stream}"
+                    ) from error
             elif isinstance(error, BadRequestError) and error.err_code not in _OF_THE_STREAM:
-                raise FactRefused(f"{subject} was refused by stream {stream}: {error.description}") from error
+                raise FactRefused(f"stream {stream} rejected {subject}: {error.description}") from error
             raise
         return stored.seq

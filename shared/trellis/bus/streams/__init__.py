@@ -1,1 +1,1 @@
-"""The streams: made, kept, read from any point."""
+"""JetStream streams: create, supervise, read from any position."""

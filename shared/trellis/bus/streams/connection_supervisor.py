@@ -1,8 +1,8 @@
-"""Keeps the bus as it should be: connected, streams there, consumers of this life of the stream running.
+"""Supervises the NATS connection: connected, streams exist, consumers of the current stream run.
 
-In: connection, limits, subscriptions. Out: repaired state, and word when facts may have been missed.
-Called by ``trellis.bus.bus``. Invariants: nothing an outage does ends the keeping; nothing fetches where there is
-nothing to fetch from (FastStream's loop would ask without a pause); old acknowledgements die with their stream.
+In: connection, limits, subscriptions. Out: repaired state, and a notification when events may have been missed. Called
+by ``trellis.bus.bus``. Invariants: no outage ends the supervision; no consumer fetches while there is nothing to fetch
+from (the loop of FastStream would request without a pause); acknowledgements for a former stream are dropped.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def jetstream_of(broker: NatsBroker) -> JetStreamContext:
 def _require_room(broker: NatsBroker) -> None:
     room = client_of(broker).max_payload
     if room < LEAST_MESSAGE:
-        raise ServerTooNarrow(f"NATS takes messages of {room} bytes: raise its max_payload to {LEAST_MESSAGE} at least")
+        raise ServerTooNarrow(f"max_payload of NATS is {room} bytes: raise it to at least {LEAST_MESSAGE}")
 
 
 async def _see_to_permissions(broker: NatsBroker, within: int) -> None:
@@ -53,8 +53,8 @@ async def _see_to_permissions(broker: NatsBroker, within: int) -> None:
         await client.subscribe_again(within)
 
 
-class Keeper:
-    """``missed`` is called when facts may have gone unheard: the service then lists everything."""
+class ConnectionSupervisor:
+    """``missed`` is called when events may have gone unheard: the service then lists everything."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Keeper:
         self._settling = asyncio.Lock()
 
     def stored(self, sequence: int) -> None:
-        """Note that the stream of facts has a message of this sequence."""
+        """Note that the stream of events has a message of this sequence."""
         if self._epoch is not None:
             self._epoch.saw(sequence)
 
@@ -129,7 +129,7 @@ class Keeper:
         self._missed = not all(subscription.running for subscription in self.subscriptions)
 
     async def stop(self) -> None:
-        """Consume no more and give back what is held. Waits for no look under way: its server may be frozen."""
+        """Consume no more and give back what is held. Waits for no look in progress: its server may be frozen."""
         self._consuming = False
         self._answer_no_more()
         await self._pause()
@@ -139,7 +139,10 @@ class Keeper:
                 await subscription.hand_over(jetstream_of(broker) if broker is not None else None)
             except _TROUBLE as error:
                 broker = None  # nor will it answer for the others
-                _log.info("messages could not be given back, they come again by themselves", error=describe(error))
+                _log.info(
+                    "messages not returned, NATS redelivers them after the acknowledgement timeout",
+                    error=describe(error),
+                )
 
     def _answer_no_more(self) -> None:
         """Have nobody ask for a restart because nothing is heard; before anything that may be cancelled is awaited."""
@@ -183,11 +186,11 @@ class Keeper:
         try:
             await self.settle()
         except Exception as error:  # noqa: BLE001 (keeping must not end; the next look may succeed)
-            _log.error("the bus could not be looked after", error=repr(error), exc_info=error)
+            _log.error("NATS connection check failed", error=repr(error), exc_info=error)
             self._availability.lost(repr(error))
 
     async def _see_to_streams(self, broker: NatsBroker) -> bool:
-        """Return whether the facts' stream is another than the one known before."""
+        """Return whether the events' stream is another than the one known before."""
         if self._watched is not broker:
             for subject in ADVISORIES:
                 await client_of(broker).subscribe(subject, cb=self._advised)
@@ -206,8 +209,8 @@ class Keeper:
         former.over = True
         epoch.restored = former.restored + went_back
         if went_back or not same:
-            how = "restored from a backup" if went_back else "made anew"
-            _log.warning(f"the stream of facts was {how}: everything will be listed again", stream=STREAM_EVENTS)
+            cause = "restored from a backup" if went_back else "re-created"
+            _log.warning("event stream replaced, starting a full resync", stream=STREAM_EVENTS, cause=cause)
         await self._pause()
         return True
 
@@ -217,12 +220,12 @@ class Keeper:
             await self._claim.hold(jetstream_of(broker))
         except ClusterTaken:
             if self._epoch is not None:
-                # The other cluster reads with a durable of the same name: what is in work here is its own there.
+                # The other cluster reads with a durable of the same name: what is in progress here is its own there.
                 self._epoch.over = True
             raise
 
     async def _see_to_subscriptions(self, broker: NatsBroker) -> bool:
-        """Return whether a consumer had to be made anew, so that facts may have been missed."""
+        """Return whether a consumer had to be re-created, so that events may have been missed."""
         renewed = False
         for subscription in self.subscriptions:
             if not self._consuming or self._epoch is None:

@@ -1,7 +1,7 @@
-"""What was said before: the last fact on each subject, in the order they were said.
+"""Reads the last event on each subject, in the order of publication.
 
-In: JetStream and the models asked for. Out: facts. Called by ``trellis.bus.bus`` for services that remember through the
-bus what they said. Invariant: what cannot be read is left out; facts are hints, never the truth.
+In: JetStream and the requested models. Out: events. Called by ``trellis.bus.bus`` for services that restore their
+published events from the stream. Invariant: invalid messages are skipped; events are hints, not the source of truth.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ M = TypeVar("M", bound=FactData)
 async def last_facts(
     jetstream: JetStreamContext, origin: Origin, models: Sequence[type[M]], timings: HistoryTimings
 ) -> list[M]:
-    """Return the last fact of these models on each subject of a cluster, oldest first.
+    """Return the last event of these models on each subject of a cluster, oldest first.
 
     The consumer has a fixed name, which the service's NATS user is allowed; two readers at once would share what there
-    is. Only the leader reads, so that happens where a former leader still believes to lead: facts are hints, and what
+    is. Only the leader reads, so that happens where a former leader still believes to lead: events are hints, and what
     is missed here is said again.
 
     Raises:

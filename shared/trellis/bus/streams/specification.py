@@ -1,9 +1,9 @@
-"""What a service hears, as FastStream's AsyncAPI generator tells it.
+"""Annotations of subscriptions for the AsyncAPI generator of FastStream.
 
-In: the models of a subscription, and a broker that subscriptions are registered with. Out: an annotation for the
-handler FastStream calls, and its document. Called by ``subscriber`` and by the test that holds the document against
-the subject table. Invariant: a message is named by its CloudEvents type, and its payload is the envelope of that very
-type: without the annotation FastStream's generator fails, because a handler of ours takes the message as it came.
+In: the models of a subscription, and the broker with which it is registered. Out: an annotation for the handler that
+FastStream calls, and its document. Called by ``subscriber`` and by the test that compares the document with the subject
+table. Invariant: a message has the name of its CloudEvents type, and its payload is the envelope of that type. Without
+the annotation the generator fails, because the handler accepts raw messages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ASYNCAPI: Final = "3.0.0"
 
 
 def payload_of(models: Iterable[type[FactData]]) -> Any:  # noqa: ANN401 (a type made at run time)
-    """Return the type of the messages that carry facts of these models."""
+    """Return the type of the messages that carry events of these models."""
     return Union[tuple(_message(model) for model in models)]  # noqa: UP007 (of a tuple)
 
 

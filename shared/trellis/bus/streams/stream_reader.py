@@ -1,9 +1,8 @@
-"""Reads what is stored in a stream, in order: the past and, if wanted, what comes.
+"""Reads the messages of a stream in order: the stored ones and, on request, new ones.
 
-In: a client, a stream, where to begin. Out: messages as they are stored. Called by ``trellis.bus.streams.tail`` (facts)
-and ``trellis.bus.dead_letters.store``. Invariants: it changes nothing and acknowledges nothing; its consumer is taken
-away at the end, or vanishes by itself; after an outage it goes on where it was, and never takes a stream that was made
-anew for the former one.
+In: a client, a stream, a start position. Out: messages as stored. Called by ``trellis.bus.streams.tail`` (events) and
+``trellis.bus.dead_letters.store``. Invariants: it changes nothing and acknowledges nothing; its consumer is deleted at
+the end, or expires; after an outage it continues at its position, and never in a re-created stream.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ class StreamReader:
     """Last sequence of the stream when the reading began."""
 
     async def follow(self) -> AsyncGenerator[Stored | None, None]:
-        """Yield messages for ever, over outages and lives of the stream; None whenever there is no more for now.
+        """Yield messages forever, over outages and lives of the stream; None whenever there is no more for now.
 
         Raises:
             StreamError: the NATS user may not read the stream.
@@ -107,7 +106,7 @@ class StreamReader:
         """Yield the messages there were when the reading began; outages within ``patience`` are waited out.
 
         Raises:
-            StreamError: there is no such stream, it may not be read, or it was made anew meanwhile.
+            StreamError: there is no such stream, it may not be read, or it was re-created in the meantime.
             BusUnavailable: NATS or JetStream did not answer.
         """
         failing_since: float | None = None
@@ -124,7 +123,7 @@ class StreamReader:
                 raise StreamError(f"stream {self.stream} cannot be read: {describe(error)}") from error
             except (nats.errors.Error, OSError) as error:
                 if isinstance(error, APIError) and error.err_code == _NO_STREAM:
-                    raise StreamError(f"there is no stream {self.stream}: a running service makes it") from error
+                    raise StreamError(f"stream {self.stream} does not exist: a running service creates it") from error
                 failing_since = failing_since or time.monotonic()
                 if time.monotonic() - failing_since > self.timings.patience:
                     met = self.client.last_error or error
@@ -145,7 +144,7 @@ class StreamReader:
                 try:
                     fetched = await fetch(subscription, self.batch, self.timings.fetch)
                 except nats.errors.TimeoutError:
-                    # Raises if the server was restarted, or the stream made anew.
+                    # Raises if the server was restarted, or the stream re-created.
                     left = _left(await subscription.consumer_info(), received)
                     silences = silences + 1 if left else 0
                     if silences > _SILENCES:
@@ -179,7 +178,7 @@ class StreamReader:
         former, self.epoch = self.epoch, epoch_of(info)
         if former is not None and former.created != self.epoch.created:
             if not follow:
-                raise StreamError(f"stream {self.stream} was made anew while it was read: begin again")
+                raise StreamError(f"stream {self.stream} was re-created during the read: start again")
             config.deliver_policy = DeliverPolicy.ALL
             return config
         if former is None:

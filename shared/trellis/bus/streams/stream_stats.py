@@ -1,6 +1,6 @@
-"""How much each stream holds, for people.
+"""Returns the size of each stream, for users.
 
-In: the address. Out: a line a stream of the subject table. Called by the command line. Changes nothing, tries once.
+In: the address. Out: a row per stream of the subject table. Called by the command line. Changes nothing, tries once.
 """
 
 from __future__ import annotations

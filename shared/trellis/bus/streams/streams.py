@@ -1,10 +1,9 @@
-"""The streams: made where they are missing, and told apart when they are made anew.
+"""Creates missing streams, and detects re-created ones.
 
-In: JetStream. Out: the streams of the subject table, and the epoch of the facts' stream. Called by ``trellis.bus.bus``.
-Invariants: limits and copies that a person changed are left alone; a stream that does not take our subjects is
-refused, not changed. Two streams of one name are told apart by their creation time. A stream that we make counts its
-messages from that time on, in microseconds, so that no sequence of one life is ever one of the next: a late
-acknowledgement of a message that is gone reaches nobody (ADR 0012).
+In: JetStream. Out: the streams of the subject table, and the epoch of the event stream. Called by ``trellis.bus.bus``.
+Invariants: limits and replicas changed by a user stay; a stream without the subjects of Trellis is rejected, not
+changed. Streams of the same name are distinguished by their creation time. A new stream starts its sequence at that
+time in microseconds, so no sequence repeats after a re-creation, and a late acknowledgement has no effect (ADR 0012).
 """
 
 from __future__ import annotations
@@ -65,12 +64,12 @@ DEFAULT_LIMITS: Final[Mapping[str, StreamLimits]] = {
 
 @dataclass(eq=False, slots=True)
 class Epoch:
-    """One life of the facts' stream. ``over`` once it is gone: acknowledgements of it are dropped."""
+    """One life of the events' stream. ``over`` once it is gone: acknowledgements of it are dropped."""
 
     created: int
     """Creation time of the stream in microseconds since 1970."""
     distinct: bool = True
-    """Whether the stream's sequences are of this life alone; those of a stream made by hand begin at 1 each time."""
+    """Whether the stream's sequences are of this life alone; those of a stream made manually begin at 1 each time."""
     last: int = 0
     """Highest sequence that was seen in it: a stream that ends before was restored from a backup."""
     restored: int = 0
@@ -93,11 +92,11 @@ def limits_with(replicas: int) -> dict[str, StreamLimits]:
 
 
 async def ensure_streams(jetstream: JetStreamContext, limits: Mapping[str, StreamLimits] = DEFAULT_LIMITS) -> Epoch:
-    """Make the streams that are missing and return the life of the facts' stream.
+    """Make the streams that are missing and return the life of the events' stream.
 
     Raises:
-        StreamError: a stream cannot be made, or does not take our subjects; a person has to act.
-        BusUnavailable: the facts' stream has no leader as far as the server that answered knows.
+        StreamError: a stream cannot be made, or does not take our subjects; a user has to act.
+        BusUnavailable: the events' stream has no leader as far as the server that answered knows.
         nats.errors.Error: NATS or JetStream did not answer.
     """
     infos = {
@@ -114,7 +113,7 @@ def _require_leader(info: StreamInfo) -> None:
     Beside the leader's it comes as well, with an older last sequence: that is no stream that was restored.
     """
     if info.cluster is not None and not info.cluster.leader:
-        raise BusUnavailable(f"stream {info.config.name} has no leader that the NATS server which answered knows")
+        raise BusUnavailable(f"stream {info.config.name} has no leader")
 
 
 async def _ensure(jetstream: JetStreamContext, wanted: StreamConfig) -> StreamInfo:
@@ -126,7 +125,7 @@ async def _ensure(jetstream: JetStreamContext, wanted: StreamConfig) -> StreamIn
     if subject not in (info.config.subjects or ()):
         raise StreamError(
             f"stream {name} takes {', '.join(info.config.subjects or ()) or 'no subjects'}, but not {subject}: "
-            f"add it (nats stream edit {name}), or delete the stream to have it made anew"
+            f"add it (nats stream edit {name}), or delete the stream, and Trellis re-creates it"
         )
     if (why := _takes_nothing(info.config)) is not None:
         raise StreamError(f"stream {name} {why}")
@@ -137,16 +136,14 @@ async def _ensure(jetstream: JetStreamContext, wanted: StreamConfig) -> StreamIn
 
 
 def _takes_nothing(config: StreamConfig) -> str | None:
-    """Return why a stream that a person changed stores no event, and what to do; None if it stores them."""
+    """Return why a stream that a user changed stores no event, and what to do; None if it stores them."""
     if config.sealed:
-        return (
-            f"is sealed, so it takes no message: delete it, and Trellis creates it again (nats stream rm {config.name})"
-        )
+        return f"is sealed and accepts no messages: delete it, and Trellis re-creates it (nats stream rm {config.name})"
     if config.no_ack:
-        return f"acknowledges no message (no_ack): turn that on again (nats stream edit {config.name} --ack)"
+        return f"does not acknowledge messages (no_ack): enable acknowledgements (nats stream edit {config.name} --ack)"
     if 0 < (config.max_msg_size or 0) < LEAST_MESSAGE:
         return (
-            f"takes messages of {config.max_msg_size} bytes: raise its max_msg_size to {LEAST_MESSAGE} at least, or "
+            f"has max_msg_size {config.max_msg_size}: raise it to at least {LEAST_MESSAGE}, or "
             f"remove it (nats stream edit {config.name} --max-msg-size=-1)"
         )
     return None
@@ -176,10 +173,10 @@ async def _make(jetstream: JetStreamContext, wanted: StreamConfig) -> StreamInfo
         if error.err_code == _NAME_IN_USE:
             return await jetstream.stream_info(str(wanted.name))  # another service was faster
         if (why := _refusal(wanted, error)) is not None:
-            raise StreamError(f"stream {wanted.name} cannot be made: {why}") from error
+            raise StreamError(f"stream {wanted.name} cannot be created: {why}") from error
         raise
     _log.info(
-        "made the stream",
+        "created the stream",
         stream=wanted.name,
         max_mib=(wanted.max_bytes or 0) // _MIB,
         max_days=round((wanted.max_age or 0) / _DAY),
@@ -192,7 +189,7 @@ def _refusal(wanted: StreamConfig, error: APIError) -> str | None:
     """Return why a stream cannot be made, and what to do; None if it may work the next time."""
     if error.err_code == _SUBJECTS_OVERLAP:
         [subject] = wanted.subjects or []
-        return f"another stream takes {subject} already; remove that subject from it (nats stream ls --subjects)"
+        return f"another stream already has subject {subject}: remove the subject from it (nats stream ls --subjects)"
     if error.err_code in _NO_ROOM:
         return (
             f"JetStream has no room for its {(wanted.max_bytes or 0) // _MIB} MiB; give the server more (jetstream "
@@ -204,19 +201,19 @@ def _refusal(wanted: StreamConfig, error: APIError) -> str | None:
 def lack_of_servers(replicas: int, error: APIError) -> str | None:
     """Return why so many copies cannot be kept, and what to do; None if the error says something else."""
     if error.err_code == _NOT_CLUSTERED:
-        why = "this NATS server is alone: cluster it, or set TRELLIS_STREAM_REPLICAS=1"
+        why = "the NATS server is not clustered: add servers, or set TRELLIS_STREAM_REPLICAS=1"
     elif error.err_code == _NO_PEERS:
-        why = f"fewer servers of the NATS cluster are there, or have room: {error.description}"
+        why = f"fewer servers of the NATS cluster are available or have free space: {error.description}"
     else:
         return None
-    return f"{replicas} copies are wanted, and {why}"
+    return f"{replicas} replicas are configured, but {why}"
 
 
 @functools.cache
 def _tell_of_copies(name: str, copies: int, wanted: int) -> None:
     """Say, once a process, that a stream has fewer copies than it is to have: services may not change it."""
     _log.warning(
-        "a stream that is there keeps its number of copies: change it by `nats stream edit STREAM --replicas N`",
+        "existing stream keeps its replicas: change them with `nats stream edit STREAM --replicas N`",
         stream=name,
         copies=copies,
         wanted=wanted,

@@ -1,8 +1,8 @@
-"""Shows the facts on a bus to people: the past in order, and what comes.
+"""Streams the events of the bus for users: stored ones in order, then new ones.
 
-In: the address and what to show. Out: facts, in the order they were said. Called by the command line and by tests.
-Invariant: any message that stands in the stream is yielded, a fact or not; a tail goes on after an outage where it was,
-or at the beginning of a stream that was made anew.
+In: the address and a selection. Out: events in the order of publication. Called by the command line and by tests.
+Invariant: every message of the stream is yielded, an event or not; after an outage a tail continues at its position, or
+at the start of a re-created stream.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ class TailedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which facts to show; an empty one is all of them.
+    """Which events to show; an empty one is all of them.
 
     Args:
-        cluster: only facts of this cluster.
-        noun: only facts about this: ``node``, ``provision``, …
+        cluster: only events of this cluster.
+        noun: only events about this: ``node``, ``provision``, …
         pattern: filter of NATS that stands in place of both, as ``pattern_filter`` returns it.
-        since: begin with facts that were stored then.
-        until: end with facts that were stored then.
-        last: begin with the last so many facts.
-        trace: only facts of traces whose id begins with this; lower-case hex digits.
-        lattice: not facts, but the copies of this lattice's events; they have no noun and no pattern.
+        since: begin with events that were stored then.
+        until: end with events that were stored then.
+        last: begin with the last so many events.
+        trace: only events of traces whose id begins with this; lower-case hex digits.
+        lattice: not events, but the copies of this lattice's events; they have no noun and no pattern.
     """
 
     cluster: str | None = None
@@ -104,13 +104,13 @@ class Tally:
 
 
 async def tail(url: str, selection: Selection, *, credentials: Credentials | None = None) -> AsyncIterator[TailedEvent]:
-    """Yield facts as they are said, over outages: for ever, or until the selection's end has come.
+    """Yield events as they are said, over outages: forever, or until the selection's end has come.
 
     Without ``since`` and ``last`` it begins with the next one.
 
     Args:
         url: of the NATS server.
-        selection: which facts.
+        selection: which events.
         credentials: whose they are may read the stream; without them it is whoever the URL says.
 
     Raises:
@@ -137,18 +137,18 @@ async def replay(
     original_pace: bool = False,
     credentials: Credentials | None = None,
 ) -> AsyncIterator[TailedEvent]:
-    """Yield the facts that were said until now, oldest first.
+    """Yield the events that were said until now, oldest first.
 
     Args:
         url: of the NATS server.
-        selection: which facts; without ``since`` and ``last`` all there are.
+        selection: which events; without ``since`` and ``last`` all there are.
         tally: counts along.
         original_pace: with the time between them that was between them.
         credentials: whose they are may read the stream; without them it is whoever the URL says.
 
     Raises:
-        BusUnavailable: there is no NATS at the address, or it was away for 10 s.
-        StreamError: there is no stream of facts, or it was made anew meanwhile.
+        BusUnavailable: there is no NATS at the address, or it was unreachable for 10 s.
+        StreamError: there is no stream of events, or it was re-created in the meantime.
     """
     client = await dial(url, "trellis-replay", credentials)
     limited = selection.since is not None or selection.last is not None
@@ -186,7 +186,7 @@ class _Pace:
 
 
 def event_of(message: Stored) -> TailedEvent:
-    """Return a message of a stream of facts, or of copies, as it is shown."""
+    """Return a message of a stream of events, or of copies, as it is shown."""
     cluster, noun, fact, *key = _tokens(message.subject)
     event = _body(message.body)
     trace = trace_from(message.headers.get(HEADER_TRACEPARENT)) or trace_from(_text(event.get("traceparent")))

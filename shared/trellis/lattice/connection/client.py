@@ -21,7 +21,7 @@ LARGEST: Final = 8 * 2**20
 """Bytes of a message: nats-server warns of a ``max_payload`` beyond that."""
 LONGEST: Final = 256 * 2**10
 """Bytes of a line of the protocol: INFO of a server that has hundreds of others is some 10 KB."""
-_NO_INFO: Final = "what answers at this address is no NATS server: its INFO cannot be read"
+_NO_INFO: Final = "the server at this address is not a NATS server: its INFO cannot be parsed"
 
 
 class TooMuchError(nats.errors.ProtocolError):
@@ -38,7 +38,7 @@ class _BoundedParser(Parser):
             if len(self.buf) > LONGEST:
                 await self._end(f"the server sends a line of more than {LONGEST} bytes")
         elif self.needed > LARGEST or self.header_needed > self.needed:
-            await self._end(f"the server sends a message of {self.needed} bytes: the most is {LARGEST}")
+            await self._end(f"the server sends a message of {self.needed} bytes, the limit is {LARGEST}")
 
     async def _end(self, why: str) -> None:
         """Have the reading loop end the connection; it knows no words, so they are complained of before."""

@@ -17,7 +17,7 @@ from trellis.limits.backoff import Backoff
 
 @dataclass(slots=True)
 class Flood:
-    """``why``: what was too much on the connection of now, for people; "" if nothing was."""
+    """``why``: what was too much on the connection of now, for users; "" if nothing was."""
 
     timings: FloodTimings = FloodTimings()
     why: str = ""
@@ -33,7 +33,7 @@ class Flood:
     def came(self, why: str) -> None:
         """Something was left out: end the connection, as reading on would cost everybody else."""
         if not self.why:
-            self.why = f"{why}; nobody listens there for a while, so what runs there is not known"
+            self.why = f"{why}; the subscription is paused, and the state of the lattice is unknown"
             self._ends.set()
 
     def pause(self) -> float:

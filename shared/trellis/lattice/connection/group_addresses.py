@@ -1,4 +1,4 @@
-"""Where the lattice of a group of hosts is, with the credentials that its Secrets have now.
+"""Where the lattice of a host group is, with the credentials that its Secrets have now.
 
 In: a group. Out: an address. Called by services that follow lattices. Invariants: Secrets are read one by one, never
 listed; a Secret that is not there is no error, one that cannot be read is.
@@ -45,5 +45,5 @@ async def address_of(kube: Kube, group: GroupView) -> tuple[LatticeAddress | Non
     try:
         return lattice_address(group.spec, group.namespace, secrets), bool(secrets)
     except SubjectError as error:
-        _log.warning("a lattice cannot be followed", group=group.key, reason=str(error))
+        _log.warning("lattice connection not configured", group=group.key, reason=str(error))
         return None, bool(secrets)

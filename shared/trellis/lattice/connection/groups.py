@@ -1,4 +1,4 @@
-"""Which lattice a group of hosts belongs to: the NATS that its leaves connect to, with the same credentials.
+"""Which lattice a host group belongs to: the NATS that its leaves connect to, with the same credentials.
 
 Pure. In: the spec of a WasmCloudHostConfig, and the Secrets it names. Out: an address. Called by services that follow
 lattices. Invariant: no secret is in a message.

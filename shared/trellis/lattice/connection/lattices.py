@@ -2,7 +2,7 @@
 
 In: who needs which lattice. Out: a view of each, and word of whom a change concerns. Called by services. Invariants:
 one connection for each (address, credentials, certificates); of each lattice on it only what a service asks for is
-watched, once; all of it ends when nobody needs it any more; a lattice that is away concerns nobody else.
+watched, once; all of it ends when nobody needs it any more; a lattice that is unreachable concerns nobody else.
 """
 
 from __future__ import annotations

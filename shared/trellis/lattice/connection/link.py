@@ -1,10 +1,10 @@
 """One connection to the NATS of lattices: there, away, back.
 
 In: an address with credentials, subjects to hear. Out: messages, answers, and word of every change. Called by
-``trellis.lattice.connection.lattices``, which pools them. Invariants: it is tried for ever, with full jitter, 0.5 to 30
+``trellis.lattice.connection.lattices``, which pools them. Invariants: it is tried forever, with full jitter, 0.5 to 30
 s apart at most; an outage costs one warning; every connection is a client of its own, so nothing of a dead one is left
-to be deaf; nobody waits for it: what needs it finds it away and goes on; where more is said than is heard it is away,
-too.
+to be deaf; nobody waits for it: what needs it finds it away and goes on; where more is said than is heard it is
+unreachable, too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["INBOX", "Heard", "Link", "LinkAwayError", "NobodyAnswersError", "Sil
 
 INBOX: Final = "_INBOX_trellis"
 _UNANSWERED_PINGS: Final = 2
-_UNUSABLE: Final = "its address cannot be read: see natsAddress"
+_UNUSABLE: Final = "its address is invalid: see natsAddress"
 
 _log = get_logger(__name__)
 
@@ -60,18 +60,18 @@ class Link:
         self._counters: dict[str, Counter] = {}
         self._outage = Outage("not connected yet", timings.outage)
         self._warned = False
-        # The last one: a server may complain for ever.
+        # The last one: a server may complain forever.
         self._complaints: deque[Exception] = deque(maxlen=1)
         self._tried = False
         self._arrived = asyncio.Event()
         self.since: float | None = None
-        """Since when it has been there without a break, in seconds of the monotonic clock; None while it is away."""
+        """Start of the uninterrupted connection, in seconds of the monotonic clock; None while it is unreachable."""
         self.deaf = ""
         """Why something is not heard although the connection is there: the user may not. Empty if all is."""
 
     @property
     def why(self) -> str:
-        """Why it is away or deaf, empty while neither is so."""
+        """Why it is unreachable or deaf, empty while neither is so."""
         why = self.deaf if self.since is not None else self._outage.why
         return f"{why} ({redact_url(self._address.url)})" if why else ""
 
@@ -87,7 +87,7 @@ class Link:
 
     @property
     def limit(self) -> int:
-        """How many bytes the server takes as a message; raises LinkAwayError while the link is away."""
+        """How many bytes the server takes as a message; raises LinkAwayError while the link is unreachable."""
         return self._there().max_payload
 
     async def there(self) -> None:
@@ -98,7 +98,7 @@ class Link:
         """Return JetStream by the connection of now.
 
         Raises:
-            LinkAwayError: the link is away.
+            LinkAwayError: the link is unreachable.
         """
         return self._there().jetstream()
 
@@ -114,7 +114,7 @@ class Link:
         """Publish a message; nobody may hear it.
 
         Raises:
-            LinkAwayError: the link is away.
+            LinkAwayError: the link is unreachable.
         """
         try:
             await self._there().publish(subject, payload)
@@ -128,7 +128,7 @@ class Link:
 
         Raises:
             NobodyAnswersError: nobody listens there. SilenceError: no answer came in time.
-            LinkAwayError: the link is away.
+            LinkAwayError: the link is unreachable.
             TooLargeError: the message is larger than the server takes.
         """
         client = self._there()
@@ -136,7 +136,7 @@ class Link:
         try:
             answer = await client.request(subject, payload, timeout=seconds, headers=headers)
         except nats.errors.NoRespondersError:
-            raise NobodyAnswersError(f"nobody answers on {subject}") from None
+            raise NobodyAnswersError(f"no responders on {subject}") from None
         except TimeoutError as error:
             raise SilenceError(f"{subject}: {describe(error)}") from None
         except TROUBLE as error:
@@ -148,7 +148,7 @@ class Link:
         """Return the answers that come within this time, ``most`` of them at most; none may come.
 
         Raises:
-            LinkAwayError: the link is away.
+            LinkAwayError: the link is unreachable.
         """
         client = self._there()
         answers = Answers(most)
@@ -237,11 +237,11 @@ class Link:
         async def on_error(error: Exception) -> None:
             self._complaints.append(error)
             if not connected:
-                raise error  # ends this attempt; the library would go on for ever in its own rhythm
+                raise error  # ends this attempt; the library would go on forever in its own rhythm
             if client.denied and not self.deaf:
                 self._is_deaf(client.denied)
             if isinstance(error, nats.errors.SlowConsumerError) and self._hearing.has(error.sub):
-                self._flood.came(f"more waits on {error.sub.subject} than is kept")
+                self._flood.came(f"more messages wait on {error.sub.subject} than the buffer holds")
 
         async def on_closed() -> None:
             closed.set()
@@ -269,21 +269,19 @@ class Link:
 
     def _is_deaf(self, why: str) -> None:
         if not self.deaf:
-            _log.warning(
-                "a lattice's NATS does not let this user hear it", url=redact_url(self._address.url), reason=why
-            )
+            _log.warning("lattice NATS subscription denied", url=redact_url(self._address.url), reason=why)
         self.deaf = why
         self._changed()
 
     def _heard_again(self, client: UntrustedNatsClient) -> None:
-        """Note which subscriptions are denied now. What was said meanwhile is unknown, as after an outage."""
+        """Note which subscriptions are denied now. What was said in the meantime is unknown, as after an outage."""
         if client.denied == self.deaf:
             return
         if client.denied:
             self._is_deaf(client.denied)
             return
         self.deaf, self.since = "", time.monotonic()
-        _log.info("a lattice's NATS lets this user hear it again", url=redact_url(self._address.url))
+        _log.info("lattice NATS subscription permitted again", url=redact_url(self._address.url))
         self._changed()
 
     def _found(self) -> None:
@@ -292,7 +290,7 @@ class Link:
         self._arrived.set()
         if self._warned:
             self._warned = False
-            _log.info("a lattice's NATS is back", url=redact_url(self._address.url))
+            _log.info("lattice NATS reachable again", url=redact_url(self._address.url))
         self._changed()
 
     def _lost(self, why: str) -> None:
@@ -304,8 +302,6 @@ class Link:
         self._arrived.clear()
         if not self._warned:
             self._warned = True
-            _log.warning(
-                "a lattice's NATS is away; it will be tried for ever", url=redact_url(self._address.url), reason=why
-            )
+            _log.warning("lattice NATS unreachable, retrying", url=redact_url(self._address.url), reason=why)
         if news:
             self._changed()

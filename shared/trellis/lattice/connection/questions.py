@@ -2,7 +2,7 @@
 
 In: a connected client, a subject, who is asked. Out: questions, and their answers to whoever asked. Called by
 ``trellis.lattice.connection.link``. Invariants: who is asked is called in the order of arrival and keeps nothing
-waiting; nobody waits for ever to get an answer out.
+waiting; nobody waits forever to get an answer out.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Question:
         if not self.reply:
             return
         if self.reply.startswith(_SYSTEM):
-            raise AnswerLost("it was to go to a subject of NATS' own")
+            raise AnswerLost("the reply subject is reserved by NATS")
         require_room(self.client.max_payload, self.reply, body, headers)
         try:
             await self.client.publish(self.reply, body, headers=headers)
@@ -78,7 +78,7 @@ class Counter:
     _subscription: Subscription | None = None
 
     async def open(self, client: UserClient) -> None:
-        """Take questions on a connection, once; on one that breaks meanwhile it is opened on the next."""
+        """Take questions on a connection, once; on one that breaks in the meantime it is opened on the next."""
         if client is self._client:
             return
         self._client = client

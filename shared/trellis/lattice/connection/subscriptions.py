@@ -42,7 +42,7 @@ _MOST: Final = f"{MESSAGES_PER_SECOND:,.0f} messages and {BYTES_PER_SECOND / 2**
 class Hearing:
     """Subjects of one link. ``client``: the connection of now, None while there is none.
 
-    ``too_much`` is called with words for people when more is said than is heard; at least one message was left out.
+    ``too_much`` is called with words for users when more is said than is heard; at least one message was left out.
     """
 
     def __init__(self, too_much: Callable[[str], None]) -> None:
@@ -82,13 +82,13 @@ class Hearing:
         self._subscriptions.clear()
 
     def has(self, subscription: Subscription) -> bool:
-        """Say whether a subscription is one of these."""
+        """Return whether a subscription is one of these."""
         return any(one is subscription for one in self._subscriptions.values())
 
     async def _subscribe(self, client: UntrustedNatsClient, subject: str) -> None:
         async def take(message: Msg) -> None:
             if not self._may_be_heard(message):
-                self._too_much(f"more is said on {subject} than is heard: {_MOST}")
+                self._too_much(f"message rate on {subject} exceeds the limit: {_MOST}")
                 return
             for heard in tuple(self._listeners.get(subject, ())):
                 heard(message.subject, message.data)

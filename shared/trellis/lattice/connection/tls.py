@@ -1,6 +1,6 @@
 """How a link proves to a NATS who it is by TLS, and how it knows that NATS.
 
-In: certificates and a key in PEM, from a Secret. Out: a context, made anew for each connection. Called by ``link``.
+In: certificates and a key in PEM, from a Secret. Out: a context, re-created for each connection. Called by ``link``.
 Invariants: a key is in no message and in no file that anybody else can read, nor longer than it is read; nobody is
 asked for the password of a key.
 """
@@ -24,7 +24,7 @@ NOT_LET_IN: Final = f"the server demands a certificate that it can verify: see {
 
 
 class CertificateError(Exception):
-    """What the Secret of ``leafTls`` holds is of no use; the text says which key, for people, and nothing of it."""
+    """What the Secret of ``leafTls`` holds is of no use; the text says which key, for users, and nothing of it."""
 
 
 def advised(why: str) -> str:
@@ -76,7 +76,7 @@ def _no_password() -> str:
 
 @contextmanager
 def _written(content: bytes) -> Iterator[str]:
-    """Have a file of ours alone for the time of a block, which is what the library reads; yields its path.
+    """Have a file of Trellis alone for the time of a block, which is what the library reads; yields its path.
 
     Raises:
         OSError: there is no room for one.

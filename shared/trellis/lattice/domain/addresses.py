@@ -18,7 +18,7 @@ _LOCALHOST = "localhost"
 
 
 class AddressError(ValueError):
-    """A text that is no listen address; it says why, for people."""
+    """A text that is no listen address; it says why, for users."""
 
 
 class Family(StrEnum):
@@ -53,7 +53,7 @@ def read_address(address: str, port: str = "") -> ListenAddress:
     try:
         ip = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
-        raise AddressError(f"{address!r} is no address: needs an IP address and a port, as 0.0.0.0:8080") from None
+        raise AddressError(f"{address!r} is not an address: needs an IP address and a port, as 0.0.0.0:8080") from None
     if isinstance(ip, ipaddress.IPv6Address):
         mapped = ip.ipv4_mapped
         if mapped is not None:
@@ -72,7 +72,7 @@ def read_port(text: str, whole: str) -> int:
         raise AddressError(f"{whole!r} has no port")
     number = int(text) if _PORT.fullmatch(text) else 0
     if not 1 <= number <= _PORT_MAX:
-        raise AddressError(f"{whole!r}: {text!r} is no port from 1 to 65535")
+        raise AddressError(f"{whole!r}: {text!r} is not a port from 1 to 65535")
     return number
 
 
@@ -81,7 +81,7 @@ def _split(address: str) -> tuple[str, str]:
     if address.startswith("["):
         host, closed, rest = address[1:].partition("]")
         if not closed or (rest and not rest.startswith(":")):
-            raise AddressError(f"{address!r} is no address: an IPv6 address stands in [ ]")
+            raise AddressError(f"{address!r} is not an address: an IPv6 address stands in [ ]")
         return host, rest[1:]
     if _PORT.fullmatch(address):
         return "", address

@@ -56,7 +56,7 @@ class Applications:
         return {name: one.application for name, one in self.known.items() if one.application is not None}
 
     def absent(self, name: str) -> bool:
-        """Say whether it is known that an application is not deployed; not knowing it is something else."""
+        """Return whether it is known that an application is not deployed; not knowing it is something else."""
         one = self.known.get(name)
         if name in self.wanted:
             return False
@@ -150,7 +150,7 @@ class Applications:
             self.known[name] = replace(self.known[name], application=None, gone=False)
         return bool(gone)
 
-    def doubts(self, now: float) -> float | None:
+    def recheck_in(self, now: float) -> float | None:
         """Return in how many seconds wadm is to be asked again, None if nothing is in doubt.
 
         Once nothing was heard for ``doubt`` seconds; while events keep coming, ``busy`` seconds after the first. What

@@ -1,6 +1,6 @@
 """Why a link did not do what was asked of it.
 
-Called by ``link`` and ``questions``, caught by whoever asks. Invariant: the texts are for people, and show no secret.
+Called by ``link`` and ``questions``, caught by whoever asks. Invariant: the texts are for users, and show no secret.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 
 class LinkAwayError(Exception):
-    """The lattice's NATS cannot be asked now; the text says why, for people."""
+    """The lattice's NATS cannot be asked now; the text says why, for users."""
 
 
 class SilenceError(LinkAwayError):
@@ -21,11 +21,11 @@ class NobodyAnswersError(SilenceError):
 
 
 class TooLargeError(Exception):
-    """Something is larger than the lattice's NATS takes, so it was not sent; the text has both sizes, for people."""
+    """Something is larger than the lattice's NATS takes, so it was not sent; the text has both sizes, for users."""
 
     def __init__(self, what: str, size: int, limit: int, remedy: str = "make it smaller") -> None:
         super().__init__(
-            f"{what} of {size:,} bytes, of which the lattice's NATS takes {limit:,}: {remedy}, or raise max_payload of "
+            f"{what} of {size:,} bytes, the NATS of the lattice accepts {limit:,}: {remedy}, or raise max_payload of "
             "its servers"
         )
 

@@ -1,4 +1,4 @@
-"""Groups of hosts as those see them who follow lattices: which lattice each is on.
+"""Host groups as those see them who follow lattices: which lattice each is on.
 
 Pure: raw objects in, views out. Called by the watches of services, read by what they know.
 Invariant: no view has a credential in it; it tells only which Secrets have some.
@@ -20,7 +20,7 @@ Manifest = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group of hosts. ``spec`` is None if it cannot be read; ``lattice``: which lattice it is on, as a mark.
+    """A host group. ``spec`` is None if it cannot be read; ``lattice``: which lattice it is on, as a mark.
 
     ``home``: it says that its namespace is where its lattice's applications are shown.
     """

@@ -170,7 +170,7 @@ class Hosts:
 
 
 def is_late(said: str, newest: str, since: float, silence: float) -> bool:
-    """Say whether a host's word comes after a later one of it, ``since`` seconds ago.
+    """Return whether a host's word comes after a later one of it, ``since`` seconds ago.
 
     Not for longer than ``silence``, until it is silent: clocks are set back.
     """
@@ -180,7 +180,7 @@ def is_late(said: str, newest: str, since: float, silence: float) -> bool:
 def presence_of(heard: float | None, now: float, linked_since: float | None, silence: float) -> Presence:
     """Return what a time without a heartbeat means; ``heard`` is None for a host that was never heard.
 
-    It counts from when our link was there to hear one: what was missed while it was away proves nothing.
+    It counts from when our link was there to hear one: what was missed while it was unreachable proves nothing.
     """
     if linked_since is None:
         return Presence.UNKNOWN
@@ -198,7 +198,7 @@ def read_host(data: object) -> Host:
         LatticeDataError: it is no description of a host.
     """
     if not isinstance(data, dict):
-        raise LatticeDataError("a host's description is no object")
+        raise LatticeDataError("a host's description is not an object")
     host_id = text(data, "host_id", required=True)
     if len(host_id) > _ID_MAX:
         raise LatticeDataError(f"`host_id` has more than {_ID_MAX} characters")
@@ -217,7 +217,7 @@ def read_host(data: object) -> Host:
 def _units(data: Mapping[str, Any], key: str) -> tuple[Unit, ...]:
     listed = data.get(key) or []
     if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
-        raise LatticeDataError(f"`{key}` is no list of objects")
+        raise LatticeDataError(f"`{key}` is not a list of objects")
     units = (
         Unit(
             id=text(item, "id")[:TEXT_KEPT],

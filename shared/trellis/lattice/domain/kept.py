@@ -56,15 +56,15 @@ def read_kept(text: str) -> Kept | None:
 
 
 def belongs_to(piece: SliceView, uid: str) -> bool:
-    """Say whether a slice is of the Service with this uid: owned by it, or with its addresses."""
+    """Return whether a slice is of the Service with this uid: owned by it, or with its addresses."""
     kept = read_kept(piece.kept)
     return uid == (piece.owner or (kept.uid if kept is not None else ""))
 
 
 def keeps_for(piece: SliceView, service: ServiceView) -> bool:
-    """Say whether a slice has addresses of the application of a Service, of the same lattice.
+    """Return whether a slice has addresses of the application of a Service, of the same lattice.
 
-    A Service that was deleted by hand while this slice was not seen has another uid than the slice says.
+    A Service that was deleted manually while this slice was not seen has another uid than the slice says.
     """
     kept = read_kept(piece.kept) if not piece.owner else None
     return kept is not None and (kept.application, kept.lattice) == (service.application, service.lattice)

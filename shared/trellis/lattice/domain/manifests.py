@@ -1,7 +1,7 @@
 """What an application listens on, and on which hosts, as its OAM manifest says.
 
 Pure. In: a manifest. Out: application → ports → which hosts, without any type of wasmCloud's. Called by
-``trellis.lattice.domain.applications`` and whoever mirrors applications.
+``trellis.lattice.domain.applications`` and whoever reflects applications.
 Rule: a capability listens where its configuration says so, if it is the source of a link for ``wasi:http``'s
 incoming-handler: any link in any order of traits, any image, any scaler, also a built-in of the host; what speaks
 something else is named by an annotation of the application. Invariant: garbage raises ``ManifestError``, nothing else.
@@ -63,7 +63,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """Why something that listens cannot be reached: a reason in CamelCase, and a sentence for people."""
+    """Why something that listens cannot be reached: a reason in CamelCase, and a sentence for users."""
 
     component: str
     reason: str
@@ -103,7 +103,7 @@ def read_application(manifest: object, configurations: Configurations = _NONE_KN
         ManifestError: it is no manifest; the text names the field.
     """
     if not isinstance(manifest, dict):
-        raise ManifestError("the manifest is no map")
+        raise ManifestError("the manifest is not a map")
     name, annotations = _identity(manifest)
     found = list(_capabilities(table(manifest, "spec", "manifest")))
     named, wrong = _named(annotations)
@@ -111,7 +111,7 @@ def read_application(manifest: object, configurations: Configurations = _NONE_KN
     listeners = [one for one in all_of_them if isinstance(one, Listener)]
     unreachable = [*(one for one in all_of_them if isinstance(one, Unreachable)), *wrong]
     for component in named:
-        why = f"annotation {names.ANNOTATION_SERVICE_PORTS} names {component!r}, which is no capability of {name}"
+        why = f"annotation {names.ANNOTATION_SERVICE_PORTS} names {component!r}, which is not a capability of {name}"
         unreachable.append(Unreachable(component, "UnknownComponent", why))
     return Application(
         name,
@@ -130,7 +130,7 @@ def read_identity(manifest: object) -> tuple[str, str]:
         ManifestError: it is no manifest; the text names the field.
     """
     if not isinstance(manifest, dict):
-        raise ManifestError("the manifest is no map")
+        raise ManifestError("the manifest is not a map")
     name, annotations = _identity(manifest)
     return name, annotations.get(_VERSION, "")
 
@@ -197,7 +197,7 @@ def _listeners_of(
         address = settings.get("address") or settings.get("default_address") or ""
         if not address and not settings.get("port"):
             named = " ".join(word(config, "name", place) for config, place in rows_) or "(it has none)"
-            why = f"{capability.name}: its configuration {named} gives no address, so it is not known where it listens"
+            why = f"{capability.name}: its configuration {named} contains no listen address"
             yield Unreachable(capability.name, "NoAddress", why)
             continue
         yield _listener(base, address, settings.get("port", ""))
@@ -211,10 +211,7 @@ def _listener(base: Listener, address: str, port: str) -> Listener | Unreachable
     except AddressError as error:
         return Unreachable(base.component, "InvalidAddress", f"{base.component}: {error}")
     if found.loopback:
-        why = (
-            f"{base.component} listens on {address}, which only its own host reaches: "
-            f"let it listen on 0.0.0.0:{found.port}"
-        )
+        why = f"{base.component} listens on the loopback address {address}: change it to 0.0.0.0:{found.port}"
         return Unreachable(base.component, "LoopbackAddress", why)
     return replace(base, port=found.port, family=found.family)
 
@@ -223,7 +220,7 @@ def _is_http(link: Mapping[str, Any], place: str) -> bool:
     namespace, package, interface = _HTTP
     interfaces = link.get("interfaces") or []
     if not isinstance(interfaces, list):
-        raise ManifestError(f"`{place}.interfaces` is no list")
+        raise ManifestError(f"`{place}.interfaces` is not a list")
     named = [one.partition("@")[0] for one in interfaces if isinstance(one, str)]
     whose = (link.get("namespace"), str(link.get("package")).partition("@")[0])
     return whose == (namespace, package) and interface in named

@@ -48,16 +48,16 @@ class ModelList:
     def deployed(self, name: str, version: str, now: float) -> None:
         """Take an event that a version is deployed; a version that the last list did not have is doubted."""
         if self._asking:
-            self.doubt(now)  # the answer that comes may be older
+            self.invalidate(now)  # the answer that comes may be older
         if self._known is None:
             return
         former = self._known.get(name)
         if former is None or former.version != version:
-            self.doubt(now)
+            self.invalidate(now)
         known = self._known | {name: replace(former or Model(name, version), version=version, deployed=version)}
         self._known = known if former is not None else dict(sorted(known.items()))
 
-    def doubt(self, now: float) -> None:
+    def invalidate(self, now: float) -> None:
         """Take an event that does not tell what it changed."""
         self._doubted_last = now
         if self._doubted_since is None:

@@ -67,9 +67,9 @@ def _items(payload: bytes) -> list[Mapping[str, Any]]:
             raise LatticeDataError(f"wadm: {text(answer, 'message') or 'an error without a message'}")
         answer = answer.get("models")
     if not isinstance(answer, list) or not all(isinstance(item, dict) for item in answer):
-        raise LatticeDataError("no list of applications")
+        raise LatticeDataError("not a list of applications")
     if len(answer) > MODELS_MOST:
-        raise LatticeDataError(f"{len(answer):,} applications: at most {MODELS_MOST:,} of a lattice are followed")
+        raise LatticeDataError(f"{len(answer):,} applications: the limit per lattice is {MODELS_MOST:,}")
     return answer
 
 

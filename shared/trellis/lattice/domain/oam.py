@@ -26,7 +26,7 @@ def table(holder: Mapping[str, Any], key: str, place: str) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ManifestError(f"`{place}.{key}` is no map")
+        raise ManifestError(f"`{place}.{key}` is not a map")
     return value
 
 
@@ -40,10 +40,10 @@ def rows(holder: Mapping[str, Any], key: str, place: str) -> list[Mapping[str, A
     if value is None:
         return []
     if not isinstance(value, list):
-        raise ManifestError(f"`{place}.{key}` is no list")
+        raise ManifestError(f"`{place}.{key}` is not a list")
     for index, item in enumerate(value):
         if not isinstance(item, dict):
-            raise ManifestError(f"`{place}.{key}[{index}]` is no map")
+            raise ManifestError(f"`{place}.{key}[{index}]` is not a map")
     return value
 
 
@@ -57,7 +57,7 @@ def word(holder: Mapping[str, Any], key: str, place: str, *, required: bool = Fa
     if value is None:
         value = ""
     if not isinstance(value, str):
-        raise ManifestError(f"`{place}.{key}` is no string")
+        raise ManifestError(f"`{place}.{key}` is not a string")
     if required and not value:
         raise ManifestError(f"`{place}.{key}` is missing")
     return value
@@ -72,5 +72,5 @@ def words(holder: Mapping[str, Any], key: str, place: str) -> dict[str, str]:
     found = table(holder, key, place)
     for name, value in found.items():
         if not isinstance(value, str | int | float):
-            raise ManifestError(f"`{place}.{key}.{name}` is no string")
+            raise ManifestError(f"`{place}.{key}.{name}` is not a string")
     return {str(name): value if isinstance(value, str) else str(value).lower() for name, value in found.items()}

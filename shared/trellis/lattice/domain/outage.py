@@ -1,9 +1,9 @@
-"""Why something is away, told seldom enough.
+"""Why something is unreachable, told seldom enough.
 
 Pure: reasons and times in; out, whether a reason is news. Called by ``link`` and ``model_watch``. Everybody who needs
-what is away shows its reason, and writes to show another one. Invariants: the first reason of an outage is news;
+what is unreachable shows its reason, and writes to show another one. Invariants: the first reason of an outage is news;
 another one is after a minute at the earliest; one that was told before, only after a pause that doubles with each, from
-a minute to an hour. So servers that fail in different ways by turns cost ever less, and a person reads a reason that is
+a minute to an hour. So servers that fail in different ways by turns cost ever less, and a user reads a reason that is
 true of one.
 """
 
@@ -15,7 +15,7 @@ from trellis.lattice.timings import OutageTimings
 from trellis.limits.backoff import Backoff
 
 _KINDS_MAX: Final = 8
-"""Reasons that an outage may have besides; texts with a number in them could else be new for ever."""
+"""Reasons that an outage may have besides; texts with a number in them could else be new forever."""
 
 
 class Outage:
@@ -30,13 +30,13 @@ class Outage:
         self._repeats = 0
 
     def away(self, why: str, now: float, *, vague: bool = False, urgent: bool = False) -> bool:
-        """It is away for this reason; return whether that is news.
+        """It is unreachable for this reason; return whether that is news.
 
         Args:
-            why: for people.
+            why: for users.
             now: seconds of the monotonic clock.
             vague: a better reason is to be expected soon, and is news at once.
-            urgent: nothing goes on until a person acts on it: it waits for no pause the first time.
+            urgent: nothing goes on until a user acts on it: it waits for no pause the first time.
         """
         if not self._told:
             return self._tell(why, now, vague=vague)

@@ -28,7 +28,7 @@ _TOOLS: Final = re.compile(
     r"(kubectl\.kubernetes\.io|(.*\.)?helm\.sh|(.*\.)?argoproj\.io|(.*\.)?fluxcd\.io|trellis\.dev)/"
 )
 _ASKED: Final = (names.ANNOTATION_SERVICE, names.SERVICE_LABEL_PREFIX, names.SERVICE_ANNOTATION_PREFIX)
-"""Annotations of ours that an application's author writes: who mirrors the application reads them from wadm."""
+"""Annotations of Trellis that an application's author writes: who mirrors the application reads them from wadm."""
 _HELM_LABEL: Final = ("app.kubernetes.io/managed-by", "Helm")
 _PART: Final = r"[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _LABEL: Final = re.compile(rf"({_PART}(\.{_PART})*/)?[A-Za-z0-9]([A-Za-z0-9._-]{{0,61}}[A-Za-z0-9])?")
@@ -72,7 +72,7 @@ def project(manifest: object, name: str = "") -> Projection:
         ManifestError: it is no manifest; the text names the field.
     """
     if not isinstance(manifest, dict):
-        raise ManifestError("the manifest is no map")
+        raise ManifestError("the manifest is not a map")
     ignored: list[str] = []
     metadata = table(manifest, "metadata", "manifest")
     annotations = _marks(table(metadata, "annotations", "metadata"), "metadata.annotations", ignored)
@@ -97,7 +97,7 @@ def _marks(found: Mapping[str, Any], place: str, ignored: list[str]) -> dict[str
     kept: dict[str, str] = {}
     for key, value in found.items():
         if not isinstance(value, str):
-            raise ManifestError(f"`{place}.{key}` is no string")
+            raise ManifestError(f"`{place}.{key}` is not a string")
         if (_TOOLS.match(key) and not key.startswith(_ASKED)) or (key, value) == _HELM_LABEL:
             continue
         if _LABEL.fullmatch(key):

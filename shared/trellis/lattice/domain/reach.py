@@ -31,7 +31,7 @@ def read_reach(text: str) -> tuple[Listener, ...]:
 
 
 def meets(listener: Listener, pod: PodView, seen: Sighting | None) -> bool:
-    """Say whether a host has the labels that a port's scaler asks for; ``seen``: what the host itself said."""
+    """Return whether a host has the labels that a port's scaler asks for; ``seen``: what the host itself said."""
     labels = dict(pod.labels) | (dict(seen.host.labels) if seen is not None else {})
     return any(all(labels.get(key) == value for key, value in each) for each in listener.requirements)
 

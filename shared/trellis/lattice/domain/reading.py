@@ -46,7 +46,7 @@ def require_shallow(value: object, what: str) -> None:
     try:
         orjson.dumps(value)
     except orjson.JSONEncodeError:
-        raise LatticeDataError(f"{what} is nested too deep: at most some 250 levels can be kept") from None
+        raise LatticeDataError(f"{what} is nested too deeply: the limit is about 250 levels") from None
 
 
 def read_event(payload: bytes) -> dict[str, Any]:
@@ -60,9 +60,9 @@ def read_event(payload: bytes) -> dict[str, Any]:
         try:
             event["data"] = decoded(base64.b64decode(event["data_base64"], validate=True))
         except (binascii.Error, ValueError):
-            raise LatticeDataError("`data_base64` is no JSON in base64") from None
+            raise LatticeDataError("`data_base64` is not base64-encoded JSON") from None
     if not isinstance(event, dict) or not isinstance(event.get("data"), dict):
-        raise LatticeDataError("no CloudEvent with `data`")
+        raise LatticeDataError("not a CloudEvent with `data`")
     return event
 
 
@@ -100,7 +100,7 @@ def text(data: Mapping[str, Any], key: str, *, required: bool = False) -> str:
     if value is None:
         value = ""
     if not isinstance(value, str):
-        raise LatticeDataError(f"`{key}` is no string")
+        raise LatticeDataError(f"`{key}` is not a string")
     if required and not value:
         raise LatticeDataError(f"`{key}` is missing")
     return value
@@ -116,7 +116,7 @@ def number(data: Mapping[str, Any], key: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise LatticeDataError(f"`{key}` is no whole number")
+        raise LatticeDataError(f"`{key}` is not an integer")
     return value
 
 
@@ -130,5 +130,5 @@ def texts(data: Mapping[str, Any], key: str) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
-        raise LatticeDataError(f"`{key}` is no map of strings")
+        raise LatticeDataError(f"`{key}` is not a map of strings")
     return dict(value)

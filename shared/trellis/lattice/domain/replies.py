@@ -153,7 +153,7 @@ def read_get(payload: bytes) -> Mapping[str, Any] | None:
         return None
     manifest = answer.get("manifest")
     if not isinstance(manifest, dict):
-        raise LatticeDataError("`manifest` is no map")
+        raise LatticeDataError("`manifest` is not a map")
     require_shallow(manifest, "`manifest`")
     return manifest
 
@@ -199,7 +199,7 @@ def read_status_in(value: object) -> Status:
         LatticeDataError: it is none.
     """
     if not isinstance(value, dict):
-        raise LatticeDataError("`status` is no map")
+        raise LatticeDataError("`status` is not a map")
     kind, message = _said(value, WHOLE_MESSAGE_KEPT)
     scalers = []
     for one in _rows(value, "scalers")[:SCALERS_KEPT]:
@@ -211,14 +211,14 @@ def read_status_in(value: object) -> Status:
 def _said(holder: Mapping[str, Any], most: int) -> tuple[str, str]:
     inner = holder.get("status")
     if not isinstance(inner, dict):
-        raise LatticeDataError("`status.status` is no map")
+        raise LatticeDataError("`status.status` is not a map")
     return _kept(text(inner, "type", required=True)), _kept(text(inner, "message"), most)
 
 
 def _rows(holder: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     found = holder.get(key) or []
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise LatticeDataError(f"`{key}` is no list of maps")
+        raise LatticeDataError(f"`{key}` is not a list of maps")
     return found
 
 
@@ -230,7 +230,7 @@ def _answer(payload: bytes, *expected: str) -> Mapping[str, Any]:
     if result == "error":
         raise _refused(answer)
     if result not in expected:
-        raise LatticeDataError(f"`result` is {_kept(result)!r}, which is none of: {', '.join(expected)}")
+        raise LatticeDataError(f"`result` is {_kept(result)!r}, which is not one of: {', '.join(expected)}")
     return answer
 
 

@@ -36,7 +36,7 @@ class Running:
         return former is None or former[1:] != (runs, said)
 
     def runs(self, providers: Collection[str], host: Sighting) -> bool:
-        """Say whether a host runs one of these providers, as far as anybody knows."""
+        """Return whether a host runs one of these providers, as far as anybody knows."""
         listed = {unit.id for unit in host.host.providers}
         for provider in providers:
             at, says, said = self._said.get((provider, host.host.id), (float("-inf"), False, ""))
@@ -45,7 +45,10 @@ class Running:
         return False
 
     def _is_newer(self, at: float, said: str, host: Sighting) -> bool:
-        """Say whether an event is newer than a host's description of itself; a host's clock may have been set back."""
+        """Return whether an event is newer than a host's description of itself.
+
+        A host's clock may have been set back.
+        """
         if said and host.said and abs(at - host.told) <= self._silence:
             return said >= host.said
         return at > host.told

@@ -72,7 +72,7 @@ def view_pod(pod: Manifest) -> PodView:
 
 @dataclass(frozen=True, slots=True)
 class ServiceView:
-    """A Service. ``application`` and ``lattice``: whose mirror it is, "" if it is none of ours.
+    """A Service. ``application`` and ``lattice``: whose mirror it is, "" if it is none of Trellis.
 
     ``original``: ``namespace/name`` of the Service that it is a user's copy of, "" if it is none.
     ``peers``: wasmcloud-operator made it, or it has that operator's finalizer, as ours and their copies have.
@@ -141,7 +141,7 @@ def view_service(service: Manifest) -> ServiceView:
 
 @dataclass(frozen=True, slots=True)
 class RouteView:
-    """An HTTPRoute of ours. ``owner``: uid of its Service; ``applied``: digest of what we wrote as its ``spec``."""
+    """An HTTPRoute of Trellis. ``owner``: uid of its Service; ``applied``: digest of what we wrote as its ``spec``."""
 
     namespace: str
     name: str
@@ -178,7 +178,7 @@ def _owner(metadata: Manifest) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SliceView:
-    """An EndpointSlice of ours. ``endpoints`` and ``ports`` as they stand in it; ``kept``: text of that module."""
+    """An EndpointSlice of Trellis. ``endpoints`` and ``ports`` as they stand in it; ``kept``: text of that module."""
 
     namespace: str
     name: str

@@ -88,11 +88,11 @@ class ModelStore(Protocol):
 
     @property
     def why(self) -> str:
-        """Why it is not complete, or why deletions cannot be proved, for people; "" if neither is so."""
+        """Why it is not complete, or why deletions cannot be proved, for users; "" if neither is so."""
 
     @property
     def silent(self) -> str:
-        """Why nobody answers for wadm, for people, "" if somebody does: what it said last may be old by now."""
+        """Why nobody answers for wadm, for users, "" if somebody does: what it said last may be old by now."""
 
     def find(self, name: str) -> StoredModel | None:
         """Return an application, None if there is none of this name."""

@@ -139,7 +139,7 @@ class Stored:
             elif isinstance(value, list) and all(isinstance(name, str) for name in value):
                 self._listed = frozenset(value)
             else:
-                raise LatticeDataError(f"entry {entry.key} is no list of names")
+                raise LatticeDataError(f"entry {entry.key} is not a list of names")
         return set((before or frozenset()) ^ (self._listed or frozenset()))
 
     def _take_model(self, entry: Entry) -> set[str]:
@@ -171,7 +171,7 @@ class Stored:
         if self._models > MODELS_MOST or self._bytes > BYTES_MOST or len(self._kept) > KEYS_MOST:
             self._overflowed = True
             raise TooManyError(
-                f"wadm's storage has more of this lattice than {MODELS_MOST:,} applications, {BYTES_MOST // 2**20} MiB "
+                f"the wadm storage of this lattice exceeds {MODELS_MOST:,} applications, {BYTES_MOST // 2**20} MiB "
                 f"of their versions, or {KEYS_MOST:,} keys: delete versions or applications, or use two lattices"
             )
 
@@ -188,10 +188,10 @@ def read_stored(value: object, entry: Entry) -> StoredModel:
         LatticeDataError: it is none.
     """
     if not isinstance(value, dict) or not isinstance(value.get("manifests"), dict) or not value["manifests"]:
-        raise LatticeDataError(f"entry {entry.key} is no application with manifests")
+        raise LatticeDataError(f"entry {entry.key} is not an application with manifests")
     manifests: Mapping[str, Any] = value["manifests"]
     if not all(isinstance(one, dict) for one in manifests.values()):
-        raise LatticeDataError(f"entry {entry.key} has a manifest that is no map")
+        raise LatticeDataError(f"entry {entry.key} has a manifest that is not a map")
     require_shallow(manifests, f"entry {entry.key}")
     newest = list(manifests.values())[-1].get("metadata")
     if not isinstance(newest, dict):

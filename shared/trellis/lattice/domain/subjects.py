@@ -6,7 +6,7 @@ Pure. In: a lattice's name, a host's id, an account. Out: NATS subjects and back
 the secrets protocol (``wasmcloud.secrets.v1alpha1.<backend>.<operation>``, queue ``wasmcloud.secrets.<backend>``).
 In the account of a wadm for several tenants (``--multitenant``) requests and events of hosts have the tenant's account
 before them; what wadm itself says never has.
-Invariant: a name that is not one token never becomes part of a subject: it would be somebody else's.
+Invariant: a name that is not one token never becomes part of a subject: it would be another owner's.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _SECRETS_VERSION: Final = "v1alpha1"
 
 
 class SubjectError(ValueError):
-    """A name that cannot stand in a NATS subject; the text says which and why, for people."""
+    """A name that cannot stand in a NATS subject; the text says which and why, for users."""
 
 
 def account_of(control_prefix: str) -> str:
@@ -265,7 +265,7 @@ def _of(account: str) -> str:
 
 def _control(lattice: str, prefix: str) -> str:
     if not _TOKENS.fullmatch(prefix):
-        raise SubjectError(f"the control topic prefix {prefix!r} is no NATS subject: names separated by dots")
+        raise SubjectError(f"the control topic prefix {prefix!r} is not a NATS subject of names separated by dots")
     return f"{prefix}.{_CONTROL_VERSION}.{_token('lattice', lattice)}"
 
 

@@ -16,10 +16,10 @@ from trellis.lattice.timings import LatticeTimings
 class LatticeView:
     """What is known of a lattice at one moment. ``models`` is None where wadm did not answer yet, or is not asked.
 
-    ``linked_since`` is in seconds of the monotonic clock, None while the link is away or deaf; ``why`` says why it is,
-    and ``models_why`` why what is known of applications may be old. ``settled``: what is watched was asked, or could
-    not be; before that an empty view says nothing. ``refused``: there are more hosts than these, for which there is no
-    room. ``silence``: seconds without a heartbeat after which a host is silent.
+    ``linked_since`` is in seconds of the monotonic clock, None while the link is unreachable or deaf; ``why`` says why
+    it is, and ``models_why`` why what is known of applications may be old. ``settled``: what is watched was asked, or
+    could not be; before that an empty view says nothing. ``refused``: there are more hosts than these, for which there
+    is no room. ``silence``: seconds without a heartbeat after which a host is silent.
     """
 
     linked_since: float | None

@@ -66,7 +66,7 @@ class Comparison:
     ) -> None:
         self.applications: Final = Applications(timings=timings.comparison)
         self.running: Final = Running(timings.silence)
-        self.why = "wadm was not asked yet"
+        self.why = "wadm not queried yet"
         self.heard = time.monotonic()
         """When the lattice last said or answered anything, monotonic seconds; before that, when this was made."""
         self._address = address
@@ -95,9 +95,9 @@ class Comparison:
         self._backoff = Backoff(self._timings.again, self._timings.every)
 
     def link_changed(self) -> None:
-        """The link may be another: then everything is asked anew."""
+        """The link may be another: then everything is asked again."""
         if self._link.since is not None and self._link.since != self._asked_on:
-            self._configurations.doubt_all()
+            self._configurations.invalidate_all()
             self._want()
 
     def _want(self) -> None:
@@ -135,12 +135,12 @@ class Comparison:
         while not self._wanted:
             self._news.clear()
             now = time.monotonic()
-            doubts = self.applications.doubts(now)
+            doubts = self.applications.recheck_in(now)
             # While wadm does not answer, a doubt is no reason to ask more often.
             left = until - now if doubts is None or self._away else min(until - now, doubts)
             if left <= 0:
                 if doubts is None:
-                    self._configurations.doubt_all()
+                    self._configurations.invalidate_all()
                 break
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
@@ -158,7 +158,7 @@ class Comparison:
         """Ask wadm for its applications, and for the manifests that are not known."""
         self._wanted, began = False, time.monotonic()
         on_another = self._asked_on != self._link.since
-        expected = self._said_something or on_another or self.applications.doubts(time.monotonic()) is not None
+        expected = self._said_something or on_another or self.applications.recheck_in(time.monotonic()) is not None
         self._said_something = False
         self._asked_on = self._link.since
         self._away = self._garbled = False
@@ -276,7 +276,7 @@ class Comparison:
 
     def _on_configuration(self, subject: str, payload: bytes) -> None:
         try:
-            if self._configurations.doubt(text(read_event(payload)["data"], "config_name", required=True)):
+            if self._configurations.invalidate(text(read_event(payload)["data"], "config_name", required=True)):
                 self._want()
         except LatticeDataError as error:
             self._tell_garbage(subject, error)
@@ -303,7 +303,7 @@ class Comparison:
     def _failed(self, why: str) -> None:
         if not self.why:
             _log.warning(
-                "wadm does not tell a lattice's applications; what is known stays",
+                "wadm does not list the applications of the lattice, keeping the known ones",
                 lattice=self._address.name,
                 reason=why,
             )
@@ -314,7 +314,7 @@ class Comparison:
         if now - self._garbage_told >= self._report:
             self._garbage_told = now
             _log.warning(
-                "a lattice's message is not what its protocol says: it is left out",
+                "skipped an invalid lattice message",
                 lattice=self._address.name,
                 subject=subject,
                 reason=str(error),
@@ -329,7 +329,7 @@ def _said(envelope: dict[str, Any]) -> str:
     """
     found = said_at(envelope if envelope.get("time") is not None else {"time": datetime.now(UTC).isoformat()})
     if not found:
-        raise LatticeDataError("`time` is none of RFC 3339")
+        raise LatticeDataError("`time` is not an RFC 3339 time")
     return found
 
 

@@ -2,9 +2,9 @@
 
 In: a link, a lattice's address. Out: events to whoever keeps them longer than the 70 s for which wadm does. Called by
 ``trellis.lattice.connection.lattices`` beside each watch. Invariants: an event is acknowledged once it was taken; a
-stream that was made anew is read from its beginning; a fetch lasts no longer than 5 s, so that none outlives its
-server; nobody waits for a lattice without wadm, or one that is away; a lattice that says ever more is read no faster
-than the bound.
+stream that was re-created is read from its beginning; a fetch lasts no longer than 5 s, so that none outlives its
+server; nobody waits for a lattice without wadm, or one that is unreachable; a lattice that says ever more is read no
+faster than the bound.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Forwarder:
                     lag.seen(left)
                     await self._slow_down(messages)
                 if not messages or time.monotonic() - looked > self.timings.look:
-                    # Raises if the stream was made anew: a fetch of a consumer that is gone would be silent.
+                    # Raises if the stream was re-created: a fetch of a consumer that is gone would be silent.
                     looked, info = time.monotonic(), await jetstream.consumer_info(stream, self.name)
                     lag.seen((info.num_pending or 0) + (info.num_ack_pending or 0))
         finally:
@@ -180,7 +180,7 @@ class Forwarder:
             await message.ack()
 
     async def _slow_down(self, messages: list[Msg]) -> None:
-        """Wait until what was handed on may be; all of it is acknowledged, so nothing comes again meanwhile."""
+        """Wait until what was handed on may be; all of it is acknowledged, so nothing comes again in the meantime."""
         size = sum(len(message.data) for message in messages)
         bounds = (self._events, len(messages), EVENTS_AT_ONCE), (self._bytes, size, BYTES_AT_ONCE)
         for bucket, tokens, most in bounds:
@@ -194,7 +194,7 @@ class Forwarder:
             longest = max(lag.seconds() for lag in self.lags.values())
             if longest > self.timings.late and not self.late:
                 _log.warning(
-                    "a lattice's events wait to be copied; they are lost after 70 s",
+                    "lattice events not forwarded yet, those older than 70 s are lost",
                     lattice=self.address.name,
                     waiting_seconds=round(longest),
                 )
@@ -202,18 +202,20 @@ class Forwarder:
 
     def _tell(self, stream: str, error: Exception) -> None:
         if isinstance(error, APIError) and isinstance(error, NotFoundError):
-            why = f"no stream {stream}: wadm makes it, and does not run in this NATS account"
+            why = f"stream {stream} does not exist: wadm creates it, and does not run in this NATS account"
         elif isinstance(error, PermissionDenied):
-            why = f"the NATS user may not read stream {stream}: {describe(error)}"
+            why = f"the NATS user has no permission to read stream {stream}: {describe(error)}"
         else:
             why = str(error) if isinstance(error, LinkAwayError) else describe(error)
         if stream not in self.why and self.link.since is not None:
-            _log.warning("a lattice's events are not copied now", lattice=self.address.name, stream=stream, reason=why)
+            _log.warning(
+                "lattice event forwarding failed, retrying", lattice=self.address.name, stream=stream, reason=why
+            )
         self.why[stream] = why
 
     def _found(self, stream: str) -> None:
         if self.why.pop(stream, None) is not None:
-            _log.info("a lattice's events are copied again", lattice=self.address.name, stream=stream)
+            _log.info("lattice event forwarding works again", lattice=self.address.name, stream=stream)
 
 
 async def _fetch(subscription: JetStreamContext.PullSubscription, seconds: float) -> list[Msg]:

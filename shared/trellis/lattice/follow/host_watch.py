@@ -113,7 +113,7 @@ class HostWatch:
         news = self._hosts.heard(host, time.monotonic(), said)
         if self._hosts.refused and not full:
             _log.warning(
-                "a lattice has more hosts, or these say more, than is kept: the rest is left out",
+                "lattice exceeds the limits for hosts and their data, ignoring the rest",
                 lattice=self._address.lattice,
                 kept=len(self._hosts),
             )
@@ -126,7 +126,10 @@ class HostWatch:
             if gone:
                 named = [host.id for host in gone[:_GONE_NAMED]]
                 _log.info(
-                    "hosts are silent: taken for gone", lattice=self._address.lattice, count=len(gone), some=named
+                    "hosts missed their heartbeats, treating them as stopped",
+                    lattice=self._address.lattice,
+                    count=len(gone),
+                    examples=named,
                 )
                 self._changed()
 
@@ -170,7 +173,7 @@ class HostWatch:
             async with asyncio.timeout(self._timings.all):
                 news = any(await asyncio.gather(*(one(host_id) for host_id in self._host_ids(answers))))
         except TimeoutError:
-            _log.info("not every host of a lattice answers in time: heartbeats tell the rest", lattice=lattice)
+            _log.info("not every host answered in time, waiting for heartbeats", lattice=lattice)
             news = len(self._hosts) != known
         if news:
             self._changed()
@@ -191,7 +194,7 @@ class HostWatch:
         if now - self._garbage_told >= self._report:
             self._garbage_told = now
             _log.warning(
-                "a lattice's message is not what its protocol says: it is left out",
+                "skipped an invalid lattice message",
                 lattice=self._address.lattice,
                 subject=subject,
                 reason=str(error),
@@ -205,7 +208,7 @@ def _response(answer: object) -> object:
         LatticeDataError: it is no such answer, or says that it failed.
     """
     if not isinstance(answer, dict):
-        raise LatticeDataError("an answer of the control interface is no object")
+        raise LatticeDataError("an answer of the control interface is not an object")
     if answer.get("success") is False:
         raise LatticeDataError(f"the host says: {text(answer, 'message') or 'no'}")
     return answer.get("response")

@@ -109,10 +109,10 @@ class LatticeClaim:
         except (nats.errors.NoRespondersError, ServiceUnavailableError):
             self._refusals += 1
             if self._refusals > _REFUSALS:  # a server that starts has none for a moment
-                self._refused("its NATS has no JetStream for this user")
+                self._refused("JetStream is disabled for this NATS user")
         except _TROUBLE as error:
             # What is held is held for its time; what another holds may be another's by now, and stays until it is seen.
-            _log.debug("a lattice's claim was not seen", lattice=self._lattice, reason=describe(error))
+            _log.debug("lattice ownership could not be read", lattice=self._lattice, reason=describe(error))
 
     async def _hold(self, jetstream: JetStreamContext) -> None:
         """Claim the lattice if nobody has, or write our claim again if it is time.
@@ -185,7 +185,7 @@ class LatticeClaim:
             return
         if not self.unclaimed:
             _log.warning(
-                "this cluster cannot say that it owns a lattice's applications: another one on it would write too",
+                "ownership of the lattice's applications cannot be recorded: another cluster could write them too",
                 lattice=self._lattice,
                 reason=why,
             )
@@ -195,7 +195,7 @@ class LatticeClaim:
         owner = self.owner
         if owner != self._told:
             if owner is not None:
-                _log.info("a lattice's applications have an owner", lattice=self._lattice, owner=owner)
+                _log.info("owner of the lattice's applications changed", lattice=self._lattice, owner=owner)
             self._told = owner
             self._changed()
 
@@ -207,11 +207,11 @@ def _now() -> float:
 
 
 def _owner_of(entry: RawStreamMsg | None) -> str:
-    """Return whose claim an entry is, "" if it is nobody's: there is none, or a person deleted it."""
+    """Return whose claim an entry is, "" if it is nobody's: there is none, or a user deleted it."""
     if entry is None or not entry.data:
         return ""
     try:
         found = orjson.loads(entry.data)["cluster"]
     except (orjson.JSONDecodeError, KeyError, TypeError):
-        return entry.data.decode(errors="replace")[:60]  # written by hand: somebody wants the lattice kept
+        return entry.data.decode(errors="replace")[:60]  # written manually: somebody wants the lattice kept
     return str(found)

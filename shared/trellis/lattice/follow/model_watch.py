@@ -2,7 +2,7 @@
 
 In: a link and a lattice's name. Out: the applications of now, and word of every change. Called by
 ``trellis.lattice.connection.lattices``. Invariants: wadm is asked for its list at the start, on each new connection,
-and where events leave a doubt; nothing is forgotten because a link broke or wadm is away.
+and where events leave a doubt; nothing is forgotten because a link broke or wadm is unreachable.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from trellis.lattice.timings import LatticeTimings
 
 
 class ModelWatch:
-    """``changed`` is called, in the event loop, when the applications, or why wadm is away, are others."""
+    """``changed`` is called, in the event loop, when the applications, or why wadm is unreachable, are others."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class ModelWatch:
         self._link = link
         self._changed = changed
         self._list = ModelList(timings.models)
-        self._wadm = Outage("wadm was not asked yet", timings.link.outage)
+        self._wadm = Outage("wadm not queried yet", timings.link.outage)
         self._asked = False
         self._asked_on: float | None = None
         self._wake = asyncio.Event()
@@ -57,7 +57,7 @@ class ModelWatch:
 
     @property
     def why(self) -> str:
-        """Why wadm does not answer, for people; "" if it does."""
+        """Why wadm does not answer, for users; "" if it does."""
         return self._wadm.why
 
     def models(self) -> tuple[Model, ...] | None:
@@ -84,7 +84,7 @@ class ModelWatch:
     def _on_event(self, subject: str, payload: bytes) -> None:
         now, before = time.monotonic(), self.models()
         if self._address.account:
-            self._list.doubt(now)  # wadm says the same of every tenant's lattice of this name
+            self._list.invalidate(now)  # wadm says the same of every tenant's lattice of this name
         else:
             self._take(wadm_event_of(subject), payload, now)
         self._wake.set()
@@ -96,9 +96,9 @@ class ModelWatch:
             if event == MANIFEST_PUBLISHED:
                 self._list.deployed(*read_identity(read_event(payload)["data"]), now)
             elif event == MANIFEST_UNPUBLISHED:
-                self._list.doubt(now)
+                self._list.invalidate(now)
         except LatticeDataError:
-            self._list.doubt(now)
+            self._list.invalidate(now)
 
     async def _rest(self) -> None:
         """Wait until wadm is to be asked again."""

@@ -3,7 +3,7 @@
 In: a link, the portions of lattices. Out: entries for each. Run beside each link by services that keep applications,
 joined by ``lattice_store``. Invariants: a consumer has a name that nobody else has, and vanishes a minute after its
 last fetch; a fetch lasts 5 s at most and ends with its connection; a message that was missed, a bucket that was made
-anew, a lattice that joins, and every ten minutes mean to read all of it again; nothing is forgotten before that was
+again, a lattice that joins, and every ten minutes mean to read all of it again; nothing is forgotten before that was
 read to its end (ADR 0045); an entry costs only the lattices whose key it can be (ADR 0077); of a lattice that has too
 much nothing is known, and it joins again in a while.
 """
@@ -145,7 +145,7 @@ class Bucket:
         name = f"{self._name}-{secrets.token_hex(4)}"
         await jetstream.add_consumer(STREAM_MODELS, _config(name, self._timings.inactive))
         stream = await jetstream.stream_info(STREAM_MODELS)
-        # If the stream was made anew between the two, its consumer is none of it, and this says so.
+        # If the stream was re-created between the two, its consumer is none of it, and this says so.
         pending = (await jetstream.consumer_info(STREAM_MODELS, name)).num_pending or 0
         subscription = await jetstream.pull_subscribe_bind(name, STREAM_MODELS)
         try:
@@ -185,7 +185,7 @@ class Bucket:
             if not messages:
                 if taken < delivered:  # what the server had sent before this fetch would be here
                     raise MissedError("a message of wadm's storage was missed")
-                # Raises if the stream was made anew: a fetch of a consumer that is gone would be silent.
+                # Raises if the stream was re-created: a fetch of a consumer that is gone would be silent.
                 info = await jetstream.consumer_info(STREAM_MODELS, name)
                 delivered = info.delivered.consumer_seq if info.delivered is not None else 0
                 pending = (info.num_pending or 0) + max(0, delivered - taken)
@@ -203,7 +203,7 @@ class Bucket:
             portion.complete(self._read_on, first=first)
         if self._warned:
             self._warned = False
-            _log.info("wadm's storage is read again", lattices=len(self._read_for()))
+            _log.info("wadm storage readable again", lattices=len(self._read_for()))
 
     def _take(self, message: Msg) -> None:
         removed = (message.headers or {}).get("KV-Operation") in _REMOVED
@@ -218,7 +218,7 @@ class Bucket:
     def _put_aside(self, portion: Portion, error: TooManyError) -> None:
         """Know nothing of a lattice for a while, and then try again."""
         self.leave(portion)
-        _log.warning("wadm's storage is not read for a lattice now", key=portion.key, reason=str(error))
+        _log.warning("wadm storage of the lattice cannot be read, retrying", key=portion.key, reason=str(error))
         portion.away(str(error), news=True)
         self._aside.add(portion)
         asyncio.get_running_loop().call_later(self._timings.too_many, self._take_back, portion)
@@ -233,11 +233,11 @@ class Bucket:
             return
         missing = isinstance(error, APIError) and isinstance(error, NotFoundError)
         if missing:
-            why = f"no stream {STREAM_MODELS}: wadm makes it, and does not run in this NATS account"
+            why = f"stream {STREAM_MODELS} does not exist: wadm creates it, and does not run in this NATS account"
         elif isinstance(error, PermissionDenied):
-            why = f"the NATS user may not read stream {STREAM_MODELS}: {describe(error)}"
+            why = f"the NATS user has no permission to read stream {STREAM_MODELS}: {describe(error)}"
         elif isinstance(error, nats.errors.NoRespondersError | ServiceUnavailableError):
-            why = "JetStream does not answer: the server starts, or the NATS user's account has none"
+            why = "JetStream does not answer: the server is starting, or the account has no JetStream"
         else:
             why = str(error) if isinstance(error, LinkAwayError) else describe(error)
         unreadable = missing or isinstance(
@@ -245,7 +245,7 @@ class Bucket:
         )
         if not self._warned and self._link.since is not None:
             self._warned = True
-            _log.warning("wadm's storage is not read now", lattices=len(self._portions), reason=why)
+            _log.warning("wadm storage cannot be read, retrying", lattices=len(self._portions), reason=why)
         for portion in [one for portions in self._portions.values() for one in portions]:
             portion.away(why, unreadable=unreadable)
 

@@ -2,8 +2,8 @@
 
 In: a lattice's address and link. Out: a :class:`trellis.lattice.domain.store.ModelStore`, and word of every change.
 Called by services that keep applications, for each lattice on its link. Invariants: nobody waits for a lattice; what
-was known of one that is away stays, and ``synced_at`` says that it may be old; without the storage no deletion is
-proved.
+was known of one that is unreachable stays, and ``synced_at`` says that it may be old; without the storage no deletion
+is proved.
 """
 
 from __future__ import annotations
@@ -67,18 +67,18 @@ class LatticeStore:
 
     @property
     def why(self) -> str:
-        """Why it is not complete, or why deletions cannot be proved, for people; "" if neither is so."""
+        """Why it is not complete, or why deletions cannot be proved, for users; "" if neither is so."""
         if self._link.since is None:
             return self._link.why
         if self._portion.unreadable.is_set() and self._listing.why:
             return f"{self._portion.why}; {self._listing.why}"
         if self._listed:
-            return f"deletions cannot be proved: {self._portion.why}"
+            return f"deletions cannot be verified: {self._portion.why}"
         return self._portion.why
 
     @property
     def silent(self) -> str:
-        """Why nobody answers for wadm, for people, "" if somebody does."""
+        """Why nobody answers for wadm, for users, "" if somebody does."""
         return self._answering.why
 
     def find(self, name: str) -> StoredModel | None:

@@ -41,8 +41,8 @@ class Portion:
         """Of the list of the lattice's names; with "-" behind it all others of its keys begin."""
         self.stored: Final = Stored(self.key)
         self.unreadable: Final = asyncio.Event()
-        self.why = "wadm's storage was not read yet"
-        """Why it is not read now, for people; "" if it is."""
+        self.why = "wadm storage not read yet"
+        """Why it is not read now, for users; "" if it is."""
         self._lattice = address.name
         self._link = link
         self._changed = changed
@@ -105,6 +105,4 @@ class Portion:
         now = time.monotonic()
         if now - self._garbage_told >= self._report:
             self._garbage_told = now
-            _log.warning(
-                "an entry of wadm's storage cannot be read: it is left out", lattice=self._lattice, reason=str(error)
-            )
+            _log.warning("skipped an invalid entry of the wadm storage", lattice=self._lattice, reason=str(error))

@@ -24,7 +24,7 @@ _ASKED: Final = "trellis-asks"
 
 
 class Answering:
-    """``why`` is why wadm is silent, for people; "" if it answers, or was not asked often enough."""
+    """``why`` is why wadm is silent, for users; "" if it answers, or was not asked often enough."""
 
     def __init__(
         self, wadm: Wadm, link: Link, changed: Callable[[], None], timings: AnsweringTimings = AnsweringTimings()

@@ -47,14 +47,14 @@ class NamedConfigurations:
         self._link = link
         self._doubted: set[str] = set()
 
-    def doubt(self, name: str) -> bool:
-        """Read one anew when it is needed next; return whether anybody needed it yet."""
+    def invalidate(self, name: str) -> bool:
+        """Read one again when it is needed next; return whether anybody needed it yet."""
         if name in self.known:
             self._doubted.add(name)
         return name in self.known
 
-    def doubt_all(self) -> None:
-        """Read every one anew when it is needed next."""
+    def invalidate_all(self) -> None:
+        """Read every one again when it is needed next."""
         self._doubted |= self.known.keys()
 
     def keep(self, names: Collection[str]) -> None:

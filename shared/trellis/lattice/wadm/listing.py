@@ -31,11 +31,11 @@ Manifest = Mapping[str, Any]
 
 
 class Listing:
-    """``why`` is why wadm does not tell, for people; "" if it does."""
+    """``why`` is why wadm does not tell, for users; "" if it does."""
 
     def __init__(self, wadm: Wadm, link: Link, statuses: Statuses, timings: ListingTimings = ListingTimings()) -> None:
         self._timings = timings
-        self.why = "wadm was not asked yet"
+        self.why = "wadm not queried yet"
         self.known = False
         """Whether wadm told all applications since the bucket could not be read: what it told counts then."""
         self._wadm = wadm
@@ -141,7 +141,7 @@ class Listing:
         return {} if found is None else dict(found.versions)
 
     async def _get(self, name: str, known: Mapping[str, StoredManifest]) -> StoredModel | None:
-        """Return an application, None if it went away meanwhile."""
+        """Return an application, None if it went away in the meantime."""
         listed = await self._wadm.versions(name)
         if listed is None:
             return None

@@ -221,4 +221,4 @@ class Statuses:
         now = time.monotonic()
         if now - self._garbage_told >= self._report:
             self._garbage_told = now
-            _log.warning("a status of wadm cannot be read: it is left out", subject=subject, reason=str(error))
+            _log.warning("skipped an invalid wadm status", subject=subject, reason=str(error))

@@ -21,10 +21,10 @@ from trellis.provisioning.views import (
     SUPPORTED_OS,
     JobState,
     NodeView,
-    Wish,
+    OptIn,
     newest,
+    opt_in_of,
     proved_of,
-    wish_of,
 )
 from trellis.read_model.explain.job import failure_line, job_lines, refusal_advice, refused_job, since_outcome
 from trellis.read_model.explain.page import Explanation, Line, Rank, condition, told_since, warnings_of, words
@@ -74,7 +74,7 @@ def _chain(world: NodeSnapshot) -> Iterator[Line]:
     if view.skip is not None:
         yield Line("skipped", f"{view.skip.reason.value}: {view.skip.message}", well=False, rank=Rank.CAUSE)
     yield from _leaving(world, view)
-    yield _wish(world, view, concern=row.concern and row.wish is Wish.IN)
+    yield _wish(world, view, concern=row.concern and row.wish is OptIn.IN)
     yield from _shims(world, view, begun=row.state in _BEGUN)
     job = newest(jobs)
     raw = next((one for one in world.jobs if job is not None and one["metadata"]["uid"] == job.uid), None)
@@ -122,12 +122,12 @@ def _wish(world: NodeSnapshot, view: NodeView, *, concern: bool) -> Line:
     if view.operating_system != SUPPORTED_OS:
         text = f"only {SUPPORTED_OS} nodes are provisioned, this one runs {view.operating_system}"
         return Line("opted in", text, well=False, rank=Rank.CAUSE)
-    match wish_of(view, auto_provision=False):
-        case Wish.INVALID:
+    match opt_in_of(view, auto_provision=False):
+        case OptIn.INVALID:
             text = f"its annotation {names.ANNOTATION_OPT_IN} has {view.opt_in!r}, which is neither true nor false"
             do = f"`kubectl annotate node {view.name} --overwrite {names.ANNOTATION_OPT_IN}=true`"
             return Line("opted in", text, well=False, do=do, rank=Rank.CAUSE)
-        case Wish.IN:
+        case OptIn.IN:
             return Line("opted in", f"by its annotation {names.ANNOTATION_OPT_IN}", well=True)
         case _:
             chosen = [shim.name for shim in world.shims if is_for(shim, view, auto_provision=False)]

@@ -22,10 +22,10 @@ from trellis.provisioning.views import (
     JobState,
     JobView,
     NodeView,
-    Wish,
+    OptIn,
     newest,
+    opt_in_of,
     proved_of,
-    wish_of,
 )
 
 KUBELET_AWAY: Final = "its kubelet does not report it ready, so nothing is begun on it"
@@ -67,7 +67,7 @@ class NodeRow:
     """
 
     name: str
-    wish: Wish
+    wish: OptIn
     by: str
     state: NodeState
     verified: str | None = None
@@ -112,8 +112,8 @@ def row_of(node: NodeView, jobs: tuple[JobView, ...], entry: Entry | None, shims
     chosen = any(is_for(shim, node, auto_provision=False) for shim in shims)
     touched = chosen or node.bears_marks or job is not None or entry is not None
     # Without annotation and Shim only auto-provisioning, or an opting out of this very moment, leaves traces on a node.
-    wish = wish_of(node, auto_provision=touched)
-    state = _state(node, job, entry) if wish is Wish.IN else _apart(wish)
+    wish = opt_in_of(node, auto_provision=touched)
+    state = _state(node, job, entry) if wish is OptIn.IN else _apart(wish)
     current = _current(node, job, entry)
     return NodeRow(
         name=node.name,
@@ -125,7 +125,7 @@ def row_of(node: NodeView, jobs: tuple[JobView, ...], entry: Entry | None, shims
         attempt=current[1] if current else None,
         message=_one_line(_message(node, job, state)),
         kubelet_ready=node.ready,
-        concern=touched or wish is not Wish.OUT,
+        concern=touched or wish is not OptIn.OUT,
     )
 
 
@@ -159,8 +159,8 @@ def _recorded(node: NodeView, entry: Entry) -> bool:
     )
 
 
-def _apart(wish: Wish) -> NodeState:
-    return NodeState.INVALID_ANNOTATION if wish is Wish.INVALID else NodeState.NOT_OPTED_IN
+def _apart(wish: OptIn) -> NodeState:
+    return NodeState.INVALID_ANNOTATION if wish is OptIn.INVALID else NodeState.NOT_OPTED_IN
 
 
 def _state(node: NodeView, job: JobView | None, entry: Entry | None) -> NodeState:
