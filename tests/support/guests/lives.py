@@ -1,7 +1,7 @@
 """The guest of one controller with a real runtime, a real directory and a disk that can be told to take nothing.
 
-In: modules as bytes. Out: `Life` as ``hosting`` uses it, without the service around it. ``Disk`` lets writes through,
-or refuses them from the n-th on: of snapshots, of SQLite, of files that are written whole.
+In: modules as bytes. Out: `GuestLifecycle` as ``hosting`` uses it, without the service around it. ``Disk`` lets writes
+through, or refuses them from the n-th on: of snapshots, of SQLite, of files that are written whole.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from controller_host.guest.limits import Limits
 from controller_host.host_calls.calling import Calling, Calls
 from controller_host.scheduler.deliveries import Delivery, Served
 from controller_host.scheduler.guests import LocalGuests, Prepared
-from controller_host.scheduler.lifecycle import Life
+from controller_host.scheduler.lifecycle import GuestLifecycle
 from controller_host.scheduler.starting import Parts
 from controller_host.scheduler.turns import Turn
 from controller_host.state.disk_space import Room
@@ -140,7 +140,7 @@ class Host:
     timings: Timings = field(default_factory=Timings)
     guests: LocalGuests = field(init=False)
     progress: Progress = field(init=False)
-    life: Life = field(init=False)
+    life: GuestLifecycle = field(init=False)
 
     def __post_init__(self) -> None:
         self._open()
@@ -153,7 +153,7 @@ class Host:
         loop.close()
         self.calling = Calling(lambda _: FakeKube(), _NoKinds(), self.telemetry, lambda _: None, loop=loop)
         account = Account("team-a/one", "system:serviceaccount:team-a:one", "manager")
-        self.life = Life(self.parts, "team-a/one", UID, Calls(self.calling, account, 0))
+        self.life = GuestLifecycle(self.parts, "team-a/one", UID, Calls(self.calling, account, 0))
 
     def prepared(self, wasm: bytes, config: str = "c", **limits: Any) -> Prepared:
         """Return what is to run; its module is compiled."""
@@ -198,7 +198,7 @@ def text(name: str) -> str:
     return f"v1 ConfigMap team-a {name}"
 
 
-def calls_of(life: Life) -> int:
+def calls_of(life: GuestLifecycle) -> int:
     """Return how many calls a counting guest remembers; it has to be awake."""
     assert life.instance is not None
     saved = orjson.loads(life.instance.call("save", None).answer)

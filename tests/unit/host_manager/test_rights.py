@@ -40,7 +40,7 @@ def lacks(verb: str, resource: str, group: str = "", namespace: str = "team-a") 
         ),
         (
             lacks("watch", "deployments", "apps", namespace=""),
-            "watch deployments.apps in the whole cluster",
+            "watch deployments.apps in all namespaces",
         ),
     ],
     ids=["core", "subresource", "group and subresource", "cluster"],

@@ -98,7 +98,7 @@ async def test_a_subresource_is_no_kind_of_its_own() -> None:
 async def test_an_answer_that_is_no_json_is_an_outage() -> None:
     world = World()
     world.kube.answer_next(1, lambda _: Reply(200, b"<html>", {}))
-    with pytest.raises(Unavailable, match="no JSON"):
+    with pytest.raises(Unavailable, match="not JSON"):
         await world.discovery.resource("v1", "Pod")
 
 

@@ -86,7 +86,7 @@ async def test_a_manifest_that_cannot_be_read_is_asked_for_ever_less_often(bad: 
         assert link.asked["get.good"] == 1
         assert set(comparison.applications.deployed()) == {"good"}
         assert not comparison.applications.absent("bad")
-        assert "bad" in comparison.why
+        await until(lambda: "bad" in comparison.why, "it is reported")
 
 
 async def test_a_question_that_is_not_answered_is_asked_again_as_before() -> None:

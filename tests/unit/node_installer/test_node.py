@@ -394,7 +394,7 @@ def test_a_dry_run_shows_a_diff_and_does_nothing(operation: str, tmp_path: Path)
     ("arguments", "environment", "code", "words"),
     [
         (("install", "--node-root", "/no/node", "--spec", '{"shims": []}'), {}, 1, "/no/node"),
-        (("install", "--node-root", "/", "--spec", "{"), {}, 2, "no JSON"),
+        (("install", "--node-root", "/", "--spec", "{"), {}, 2, "not JSON"),
         (("install", "--node-root", "/", "--spec", "/no/spec.json"), {}, 2, "/no/spec.json"),
         (("install",), {"TRELLIS_INSTALLER_SPEC_FILE": "/no/file"}, 2, "/no/file"),
         (("uninstall",), {}, 2, "--all"),

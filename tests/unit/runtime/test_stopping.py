@@ -55,7 +55,7 @@ async def test_what_ends_is_waited_for_and_what_does_not_is_left_behind() -> Non
     assert await ends_within(60, quick(), "quick")
     with structlog.testing.capture_logs() as told:
         assert not await ends_within(0.01, ignores(), "stubborn")
-    assert told[0]["what"] == "stubborn"
+    assert told[0]["component"] == "stubborn"
     ended.append("enough")
     await until(lambda: ended == ["quick", "enough", "cancelled"], "it was cancelled")
 

@@ -33,7 +33,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
             "--noun: has 'cat', needs one of: application, controller, host_pod, hosts, node",
         ),
         ("dead-letters list --since now", "--since: has 'now', needs how long ago"),
-        ("events replay --subject node", "--subject: has 'node', matches no fact"),
+        ("events replay --subject node", "--subject: has 'node', matches no event"),
         ("events tail --subject a..b", "--subject: has 'a..b', needs tokens"),
         ("events tail --trace 0af7", "--trace: has '0af7', needs a trace id"),
         ("events tail --trace 0af76519 --last 3", "--last: counts facts of all traces"),
