@@ -32,7 +32,7 @@ def login(user: str) -> dict[str, str]:
     "parse", [parse_image, lambda name: parse_location(f"oci://{name}")], ids=["image", "location"]
 )
 def test_no_part_of_a_repository_leads_elsewhere(parse: Any, repository: str) -> None:
-    with pytest.raises(ValueError, match="not a reference"):
+    with pytest.raises(ValueError, match="reference"):
         parse(f"r.example/{repository}")
 
 
@@ -57,7 +57,7 @@ def test_a_manifest_is_asked_for_at_its_registry(location: str, url: str) -> Non
     "image", ["user@r.example/a", "r.example?x=/a", "r.example", "r.example/a@sha256:ab", "oci://r/a"]
 )
 def test_what_is_on_another_host_or_half_a_digest_is_no_image(image: str) -> None:
-    with pytest.raises(ValueError, match="not a reference"):
+    with pytest.raises(ValueError, match="reference"):
         parse_image(image)
 
 
