@@ -100,7 +100,7 @@ async def test_a_stream_that_takes_other_subjects_is_refused(empty: JetStreamCon
 
 async def test_a_stream_that_takes_our_subjects_under_another_name_is_named(empty: JetStreamContext) -> None:
     await empty.add_stream(StreamConfig(name="FOREIGN", subjects=["trellis.>"]))
-    with pytest.raises(StreamError, match=r"trellis\.evt\.> .*nats stream ls --subjects"):
+    with pytest.raises(StreamError, match=r"trellis\.evt\.>.*nats stream ls --subjects"):
         await ensure_streams(empty)
 
 

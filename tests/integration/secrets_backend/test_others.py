@@ -68,7 +68,7 @@ async def test_a_backend_that_was_there_first_is_left_alone_until_it_goes(secret
     async with secret_world.backend() as service, secret_world.asking() as host:
         assert value(await host.get("db", "password", namespace=secret_world.namespace)) == "hunter2"
         async with peer(secret_world.server.url) as theirs:
-            await eventually(lambda: "another backend" in notes(service), "it gives way")
+            await eventually(lambda: "TRELLIS_SECRETS_BACKEND" in notes(service), "it gives way")
 
             async def asked() -> set[str]:
                 return {await host.ask_key() for _ in range(5)}
@@ -87,7 +87,7 @@ async def test_of_two_clusters_on_one_nats_the_second_stays_out(secret_world: Se
     async with secret_world.backend(), secret_world.asking() as host:
         first = await host.ask_key()
         async with secret_world.backend(namespace=elsewhere) as second:
-            await eventually(lambda: "another backend" in notes(second), "the second stays out")
+            await eventually(lambda: "TRELLIS_SECRETS_BACKEND" in notes(second), "the second stays out")
             assert {await host.ask_key() for _ in range(20)} == {first}
             named = secret_world.backend(namespace=elsewhere, secrets_backend="kube-two")
             async with named, secret_world.host(backend="kube-two") as other:
