@@ -1,4 +1,4 @@
-"""Application_manager's side effects: Applications in Kubernetes, models in wadm.
+"""Side effects of application_manager: Applications in Kubernetes, models in wadm.
 
 In: actions of ``decide``. Out: writes to Kubernetes, requests to wadm; ``cache`` takes note of what was asked and
 acknowledged. Called by ``reconciler``, which asks ``hold`` before a deletion. Invariants: what is changed or deleted is

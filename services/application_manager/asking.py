@@ -1,6 +1,6 @@
-"""The span of what wadm is asked to do: its answer is all that is seen of it, wadm follows no trace.
+"""The span of a request to wadm, which propagates no trace context.
 
-In: an action. Out: a span, the current one in the meantime. Called by ``apply``.
+In: an action. Out: a span, current during the request. Called by ``apply``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What application_manager knows during one term of leadership: all of its state that survives a run.
+"""The cache of application_manager for one leadership term: all state that outlives a run.
 
-In: changes that informers see (``watches``), what runs of keys observe, decide, ask and write (``reconciler``,
-``apply``). Out: reads for ``gather``, ``freshness`` and ``metrics``. Invariants: only the methods here change it, but
-for ``applications``, which its informer fills, and ``following``, which reads the lattices; losing all of it costs a
-repetition.
+In: changes from informers (``watches``), observations, decisions, requests and writes of runs (``reconciler``,
+``apply``). Out: reads for ``gather``, ``freshness`` and ``metrics``. Invariants: only the methods here change it,
+except for ``applications``, which its informer fills, and ``following``, which reads the lattices; losing the cache
+only repeats work.
 """
 
 from __future__ import annotations

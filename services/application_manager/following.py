@@ -1,7 +1,7 @@
-"""Follows the lattices of host groups: what wadm has of their applications.
+"""Follows the lattices of host groups: their applications in wadm.
 
-In: which lattice is where. Out: a store and a client of wadm for each, and word of what is new. Called by ``gather``,
-``apply`` and ``app``. Invariants: nobody waits for a lattice; what was known of one that is unreachable stays.
+In: the addresses of lattices. Out: a store and a wadm client for each, and notifications of changes. Called by
+``gather``, ``apply`` and ``app``. Invariants: no caller waits for a lattice; the state of an unreachable lattice stays.
 """
 
 from __future__ import annotations

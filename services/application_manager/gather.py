@@ -1,7 +1,7 @@
-"""Reads what a run of a key decides on, and makes a snapshot of it. It changes nothing.
+"""Reads the snapshot for the decision about a key. It changes nothing.
 
-In: ``cache``, with what informers and lattices show; the tombstones. Out: a frozen snapshot, with the progress that it
-leads to. Called by ``reconciler``. Invariant: what is not known of a lattice is not taken for not being there.
+In: ``cache``, with the state of informers and lattices; the tombstones. Out: a frozen snapshot, and its progress.
+Called by ``reconciler``. Invariant: unknown state of a lattice never counts as absent.
 """
 
 from __future__ import annotations

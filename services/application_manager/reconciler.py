@@ -1,8 +1,8 @@
-"""One run of a key: gather, decide, apply, report; the next run goes on until both sides are equal.
+"""A run of a key: gather, decide, apply, report; runs continue until both sides are in sync.
 
-In: keys. Out: writes on either side, a status, events on the bus. Called by the queue of ``app``. Every step of it is
-noted in ``cache`` as a transition of ``Progress``, where the states are drawn. Invariant: what wadm refuses is reported
-in its words.
+In: keys. Out: writes on either side, a status, events. Called by the queue of ``app``. Every step is recorded in
+``cache`` as a transition of ``Progress``, which has a drawing of the states. Invariant: a rejection by wadm is reported
+with its message.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What application_manager watches: host groups, Applications, the operator that it replaces.
+"""The watches of application_manager: host groups, Applications, wasmcloud-operator.
 
 In: a client. Out: informers to run; their changes fill indexes, and put keys in the queues. Called by ``app`` and, in
-the event loop, by the informers. Invariant: nothing is decided here.
+the event loop, by the informers. Invariant: a handler decides nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Host_manager's side effects: children, finalizer, status, Events.
+"""Side effects of host_manager: children, finalizer, status, Events.
 
 In: actions of ``decide``. Out: writes to Kubernetes. Called by ``app``. Invariants: what is changed or deleted is the
 very object that was read; a child that is missing is made by an apply, so that its fields are ours from the beginning.

@@ -1,7 +1,7 @@
-"""What host_manager knows: groups by their informer, one group in full from the API server, its pods from the watch.
+"""The cache of host_manager: host groups from their informer, one host group in full, its pods from the watch.
 
-In: views of the informers, the group, its children and what it names. Out: a frozen snapshot for ``decide``. Called by
-``app``. Invariant: what is written is decided on what was read in the same run.
+In: views of the informers, the host group, its children and the objects that it names. Out: a frozen snapshot for
+``decide``. Called by ``app``. Invariant: a write is decided on state that was read in the same run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What wakes host_manager from the bus: Secrets that changed after components were given them.
+"""Handlers of the events of ``secrets_backend``: Secrets that changed after components received them.
 
-In: events of ``secrets_backend``. Out: keys (Secrets) in a queue of their own, whose run has groups look at them.
-Called by the bus and by that queue. Invariants: an event rolls nothing by itself, the group's run does; changes that
-come within ten seconds make one roll. An event that is lost leaves hosts with the former value until their next roll.
+In: events of ``secrets_backend``. Out: keys (Secrets) in their own queue, whose run enqueues host groups. Called by the
+bus and by that queue. Invariants: only the run of a host group rolls its pods; changes within ten seconds cause one
+roll. After a lost event hosts keep the former value until their next roll.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One run of a pod's key: publish what became of it.
+"""A run of the key of a pod: publishes its state.
 
-In: keys of pods of host groups. Out: events on the bus. Called by the queue of ``app``. Invariant: a pod that is not
-seen need not be gone.
+In: keys of pods of host groups. Out: events. Called by the queue of ``app``. Invariant: an unseen pod does not count as
+deleted.
 """
 
 from __future__ import annotations

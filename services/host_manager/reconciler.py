@@ -1,7 +1,7 @@
-"""One run of a host group's key: gather, decide, apply, publish.
+"""A run of the key of a host group: gather, decide, apply, publish.
 
-In: keys of host groups. Out: their children and status by ``apply``, events on the bus. Called by the queue of ``app``.
-Invariant: what the API server refuses for good is reported on the group before it is tried again.
+In: keys of host groups. Out: their children and status by ``apply``, events. Called by the queue of ``app``. Invariant:
+a permanent rejection by the API server is reported on the host group before the retry.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What host_manager watches: of each kind all namespaces, or each of those that it is confined to.
+"""The watches of host_manager: each kind in all namespaces, or in the configured ones.
 
 In: a client, namespaces. Out: informers to run; their changes fill indexes, and put keys in the queues. Called by
-``app`` and, in the event loop, by the informers. Invariants: nothing is decided here; what is not known of a namespace
-yet is no reason to do anything in it, and none to do nothing in the others either.
+``app`` and, in the event loop, by the informers. Invariants: a handler decides nothing; a namespace that is not listed
+yet causes no action in it, and blocks no other.
 """
 
 from __future__ import annotations

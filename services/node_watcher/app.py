@@ -1,7 +1,6 @@
-"""Wires node_watcher: the only place that builds its clients and joins its parts.
+"""Wires node_watcher: creates its clients and connects its components.
 
-In: settings (and clients, where a test brings its own). Out: a service to run. Called by ``__main__`` and
-``trellis run``.
+In: settings (and clients in tests). Out: a service to run. Called by ``__main__`` and ``trellis run``.
 """
 
 from __future__ import annotations

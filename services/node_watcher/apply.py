@@ -1,8 +1,8 @@
-"""Node_watcher's side effects: patches of Nodes, Events, events.
+"""Side effects of node_watcher: patches of Nodes, Kubernetes Events, events.
 
-In: actions of ``decide``. Out: writes to Kubernetes and the bus. Called by ``app``.
-Invariants: a Node is patched only if it still is as it was read; nothing is destroyed without leave of the
-breaker; a lost bus never keeps a Kubernetes write from being made, the event is said when the bus is back.
+In: actions of ``decide``. Out: writes to Kubernetes and NATS. Called by ``app``. Invariants: a Node is patched only if
+it did not change since the read; nothing is deleted without permission of the circuit breaker; an unreachable NATS
+never blocks a Kubernetes write, the event is published when NATS is back.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What node_watcher knows: Nodes and installer Jobs as watched, and what it has said of them.
+"""The cache of node_watcher: watched Nodes and installer Jobs, and published events.
 
-In: changes from the informers, and by ``recall`` the last events from the bus. Out: a frozen snapshot of one node name.
-Called by ``app``; filled by ``watches``. Invariant: reading a snapshot makes no request.
+In: changes from the informers, and the last events from NATS by ``recall``. Out: a frozen snapshot of one node name.
+Called by ``app``; filled by ``watches``. Invariant: a snapshot needs no request.
 """
 
 from __future__ import annotations

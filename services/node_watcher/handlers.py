@@ -1,8 +1,8 @@
-"""What node_watcher hears on the bus: how provisioning went.
+"""Handlers of the events of ``provisioner``.
 
-In: events of ``provisioner``. Out: acknowledgements, given when a run of the node that saw what the event says is done;
-a run where the watch is behind the bus. Called by the bus. Invariant: an event is a hint; the Job and the Node are read
-before acting. Source: ADR 102.
+In: events of ``provisioner``. Out: acknowledgements, sent after a run of the node that saw the change of the event; a
+run if the watch is behind NATS. Called by the bus. Invariant: an event is a hint; the Job and the Node are read before
+a decision. Source: ADR 102.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reads back from the bus what was published of each node, so that a new leader publishes only what changed.
+"""Restores the published events of each node from the stream, so that a new leader publishes changes only.
 
-In: the last event of each subject. Out: the memory of what was published. Called once, before the first run of a key.
-Invariant: a lost stream is no trouble: then all is published again, which readers take without harm.
+In: the last event of each subject. Out: the published state. Called once, before the first run of a key. Invariant:
+without the stream all events are published again, which is harmless for readers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One run of a node name's key: gather, decide, apply, in the node's trace.
+"""A run of the key of a node: gather, decide, apply, in the trace of the node.
 
-In: names of Nodes. Out: writes and events by ``apply``. Called by the queue of ``app``. Invariant: what is withdrawn
-from the circuit breaker is nothing that this run would take away.
+In: names of Nodes. Out: writes and events by ``apply``. Called by the queue of ``app``. Invariant: a deletion withdrawn
+from the circuit breaker is never one of this run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What wakes node_watcher from Kubernetes: changes of Nodes and of installer Jobs.
+"""Watch handlers of node_watcher: changes of Nodes and of installer Jobs.
 
 In: changes from the informers. Out: keys (node names) in the queue. Called by the informers, in the event loop.
-Invariant: nothing is decided here; a change is remembered and its node's key enqueued.
+Invariant: a handler decides nothing; it caches a change and enqueues the key of its node.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Wires provisioner: the only place that builds its clients and joins its parts.
+"""Wires provisioner: creates its clients and connects its components.
 
-In: settings (and clients, where a test brings its own). Out: a service to run. Called by ``__main__`` and
+In: settings (and clients in tests). Out: a service to run. Called by ``__main__`` and
 ``trellis run``.
 """
 

@@ -1,8 +1,8 @@
-"""Provisioner's side effects on nodes: Jobs and their verdicts, Events, events. ``rollout_apply``: those of plans.
+"""Side effects of provisioner on nodes: Jobs and their failures, Kubernetes Events, events.
 
-In: actions. Out: writes to Kubernetes and the bus. Called by ``app``.
-Invariants: a Job whose events could not be said is not deleted, so that they are said later; nothing is destroyed
-without leave of the breaker; a lost bus keeps nothing else from being done.
+In: actions. Out: writes to Kubernetes and NATS. Called by ``app``; ``rollout_apply`` has those of plans. Invariants: a
+Job is not deleted before its events are published; nothing is deleted without permission of the circuit breaker; an
+unreachable NATS blocks no other write.
 """
 
 from __future__ import annotations

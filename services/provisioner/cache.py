@@ -1,10 +1,10 @@
-"""What provisioner knows during one term of leadership: all of its state that survives a run.
+"""The cache of provisioner for one leadership term: all state that outlives a run.
 
-In: changes that informers see (``watches``), what runs of keys read, decide, ask and write. Out: reads for ``gather``.
-Invariants: only the methods here change it, but for ``nodes``, ``shims`` and ``canaries``, which their informers fill,
-and ``deletions``, which reads the CRD; the ledger here is one that the API server has accepted; a node is begun from
-before its Job is asked for until that is seen, or is known not to be there: only then may its slot go to another node,
-or another Job be made for it; losing all of it costs a repetition.
+In: changes from informers (``watches``), reads, decisions, requests and writes of runs. Out: reads for ``gather``.
+Invariants: only the methods here change it, except for ``nodes``, ``shims`` and ``canaries``, which their informers
+fill, and ``deletions``, which reads the CRD; the cached ledger was accepted by the API server; a node counts as in
+progress from before the request for its Job until the Job is seen, or known to be missing: only then may its slot go to
+another node, or another Job be created for it; losing the cache only repeats work.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Side effects of proving a Job: canary pods, their RuntimeClasses, the proof on the Job, the Job that takes it back.
+"""Side effects of verifying a Job: canary pods, their RuntimeClasses, annotations, rollback Jobs.
 
-In: actions of ``decide``. Out: writes to Kubernetes. Called by ``apply``.
-Invariant: each write names what it was decided on; what is there already, from a try whose answer got lost, is ours.
+In: actions of ``decide``. Out: writes to Kubernetes. Called by ``apply``. Invariant: each write has preconditions; an
+object that exists from an earlier write without an answer is reused.
 """
 
 from __future__ import annotations

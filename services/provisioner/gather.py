@@ -1,7 +1,7 @@
-"""Reads what a plan of all nodes, and a decision about one, depend on. It changes nothing.
+"""Reads the snapshots for a plan of all nodes and for a decision about one. It changes nothing.
 
-In: ``cache``, and reads of unwatched objects: the ledger, pods of installers and users of Shims, former versions.
-Out: frozen fleet snapshots for ``plan``, frozen snapshots for ``decide``. Called by ``planner``, ``reconciler``.
+In: ``cache``, and reads of unwatched objects: the ledger, pods of installers and users of Shims, former versions. Out:
+frozen fleet snapshots for ``plan``, frozen snapshots for ``decide``. Called by ``planner``, ``reconciler``.
 """
 
 from __future__ import annotations

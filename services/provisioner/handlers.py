@@ -1,8 +1,8 @@
-"""What provisioner hears on the bus: nodes that opted in or out, were replaced or deleted.
+"""Handlers of the events of ``node_watcher``: nodes that opted in or out, were replaced or deleted.
 
-In: events of ``node_watcher``. Out: acknowledgements, given when a run of the node that saw what the event says is
-done; a run and a plan where the watch is behind the bus. Called by the bus. Invariant: an event is a hint; the Node is
-read before acting. Source: ADR 102.
+In: events of ``node_watcher``. Out: acknowledgements, sent after a run of the node that saw the change of the event; a
+run and a plan if the watch is behind NATS. Called by the bus. Invariant: an event is a hint; the Node is read before a
+decision. Source: ADR 102.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The run of the planner's one key: which nodes get a slot.
+"""The run of the only key of the planner: assigns slots to nodes.
 
-In: the nodes, Jobs and Shims that are known, and the ledger. Out: the ledger, then the keys of nodes. Called by the
-queue of ``app``. Invariant: the ledger is written before a Job is made.
+In: the known nodes, Jobs and Shims, and the ledger. Out: the ledger, then the keys of nodes. Called by the queue of
+``app``. Invariant: the ledger is written before a Job is created.
 """
 
 from __future__ import annotations

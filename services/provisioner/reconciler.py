@@ -1,7 +1,7 @@
-"""One run of a key: gather, decide, apply; of a node name's in the trace of the node's opting in.
+"""A run of the key of a node or Shim: gather, decide, apply, in the trace of the opt-in of the node.
 
 In: names of Nodes and Shims. Out: Jobs by ``apply``; finalizers, RuntimeClasses and status by ``shim_apply``. Called by
-the queues of ``app``. Invariant: a refused write is reported on the node before it is tried again.
+the queues of ``app``. Invariant: a rejected write is reported on the node before the retry.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Side effects of a plan: the ledger, and what is said of a rollout that is halted or goes on.
+"""Side effects of a plan: the ledger, and the events of a halted or resumed rollout.
 
-In: plans. Out: the ledger in Kubernetes, Events on it, events. Called by ``app``.
-Invariants: the ledger is written by compare-and-swap before a Job of it exists; what was said of a halt stands in it.
+In: plans. Out: the ledger in Kubernetes, Kubernetes Events on it, events. Called by ``app``. Invariants: the ledger is
+written by compare-and-swap before a Job of it exists; the ledger records the published halts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Provisioner's side effects on Shims: finalizer, RuntimeClass, status, Events.
+"""Side effects of provisioner on Shims: finalizer, RuntimeClass, status, Kubernetes Events.
 
-In: actions of ``shim_decide``. Out: writes to Kubernetes. Called by ``app``.
-Invariant: each write names the very object it was decided on, as it was read; a conflict is tried again by the queue.
+In: actions of ``shim_decide``. Out: writes to Kubernetes. Called by ``app``. Invariant: each write has preconditions of
+the object that was read; the queue retries conflicts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How long provisioner waits for what; tests pass shorter times.
+"""Timings of provisioner; tests use shorter ones.
 
-Pure. Called by ``app``, which passes it on. Values are seconds.
+Pure. Called by ``app``, which passes them on. In seconds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What wakes provisioner from Kubernetes: Nodes, its Jobs, canary pods, Shims, and controllers of others change.
+"""Watch handlers of provisioner: Nodes, its Jobs, canary pods, Shims, and other controllers.
 
-In: changes from the informers. Out: keys in the queues. Called by the informers, in the event loop.
-Invariant: nothing is decided here; each change wakes the node's key and, a moment later, the planner.
+In: changes from the informers. Out: keys in the queues. Called by the informers, in the event loop. Invariant: a
+handler decides nothing; each change enqueues the key of the node and, a moment later, the planner.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""Which links lead into one account of NATS: those that hear each other, both ways.
+"""Detects lattice connections to the same NATS account: those that receive each other's messages.
 
-In: links. Out: links that are one account. Called by ``serving``, for each connection. Invariants: only a word that was
-said on one link and heard on the other makes two links one, so whoever is in no account of a link gets nothing of its
-grant; a connection's word is said to all at once, and only who hears it answers: strangers cost nothing.
-Why nobody is asked whose account it is: a host group may name a server of its own, which answers anything, and on a
-shared one whoever subscribes ``$SYS.REQ.USER.INFO`` is asked, too (nats-server 2.15).
+In: connections. Out: groups of connections to one account. Called by ``serving``, for each connection. Invariants: only
+a token published on one connection and received on the other joins both, so a client outside the account of a
+connection gets nothing of its grant; a token is published to all at once and only its receiver answers, so foreign
+servers cost nothing.
+
+The server is not asked for the account: a host group may name its own server, which can answer anything, and on a
+shared server any subscriber of ``$SYS.REQ.USER.INFO`` receives the request too (nats-server 2.15).
 """
 
 from __future__ import annotations

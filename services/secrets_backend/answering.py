@@ -1,8 +1,8 @@
-"""Answers one request for a secret: open it, decide who it is, read the Secret as that one, seal the answer.
+"""Answers a request for a secret: decrypt, identify, read the Secret as that user, encrypt the answer.
 
-In: a question, the grant of the link it came over. Out: the answer, and word of it to audit, metrics and traces. Called
-by ``serving``. Invariants: every question is answered or counted as dropped; nothing that went wrong ends anything but
-its own answer; no value, token or key is in a log line, a metric, a span or an exception that leaves here.
+In: a request, the grant of its connection. Out: the answer, and a record for audit, metrics and traces. Called by
+``serving``. Invariants: every request is answered or counted as dropped; an error affects only its own answer; no log
+line, metric, span or exception contains a value, token or key.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Who was given what, and who was not: a log line at once, and an event as soon as the bus takes it.
+"""Audit of secret requests: a log line at once, and an event when NATS accepts it.
 
-In: events of answers. Out: log lines, and events on the bus. Called by ``answering``. Invariants: nobody waits for the
-bus; equal events that wait become one with a count; beyond ``MOST`` those of the source that has most are dropped,
-which is counted and said; no source fills the stream, and pushes out what was said of others; no value of a Secret
-comes here.
+In: events of answers. Out: log lines, and events on the bus. Called by ``answering``. Invariants: no request waits for
+NATS; equal waiting events become one with a count; above ``MOST`` those of the source with most events are dropped and
+counted; no source can fill the stream and displace events about others; no value of a Secret reaches this module.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which Secrets were given to whom, and that one of them is another now.
+"""Detects changes of granted Secrets.
 
-In: grants. Out: ``secret.changed`` on the bus. Called by ``answering``; runs beside it. Invariants: only metadata is
-read, as the same user; silence, a refusal and a deleted Secret are no change; what is remembered is bounded; a change
-that the bus did not take is said again.
+In: grants. Out: ``secret.changed`` events. Called by ``answering``; runs in the background. Invariants: only metadata
+is read, as the same user; an error, a denial and a deleted Secret are no change; memory is bounded; an event that NATS
+did not accept is published again.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Whether SecretGrants that are gone were deleted one by one, or went with their CRD.
+"""Distinguishes deleted SecretGrants from SecretGrants removed with their CRD.
 
 In: changes of SecretGrants, their CRD from the API server. Out: ``cache.deleted``, ``cache.recreated``, and whether the
-CRD stands. Called by ``app``. Invariants: the deletion of a grant takes effect only after a later read has shown that
-the CRD is the same one and is not being deleted; a CRD that cannot be read, or is being deleted, makes all SecretGrants
-unknown; one that was created again while this process did not look closes namespaces as if it had looked.
-Why: SecretGrants have no finalizer, and a namespace without one is open by default to the hosts in it.
+CRD exists. Called by ``app``. Invariants: the deletion of a grant takes effect only after a later read showed that the
+CRD is the same one and is not being deleted; an unreadable or deleted CRD makes all SecretGrants unknown; a CRD that
+was re-created unnoticed closes namespaces as if it had been noticed.
+
+Reason: SecretGrants have no finalizer, and a namespace without one is open by default to the hosts in it.
 """
 
 from __future__ import annotations

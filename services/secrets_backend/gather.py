@@ -1,8 +1,8 @@
-"""What secrets_backend knows: the host groups, which link each is on, which links are one account, SecretGrants.
+"""The cache of secrets_backend: host groups, their lattice connections, shared accounts, SecretGrants.
 
-In: objects of the informers, addresses, links of one account. Out: the grant of a link. Called by ``watches``,
-``links`` and ``serving``. Invariants: links of one account have one grant, as any of them may get a request of the
-others; a link whose account is not known stands for itself; what is unknown gives nothing.
+In: objects of the informers, addresses, connections to the same account. Out: the grant of a connection. Called by
+``watches``, ``links`` and ``serving``. Invariants: connections to one account have one grant, as each may receive
+requests of the others; a connection with an unknown account stands for itself; unknown state grants nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The curve key of the backend: one Secret for all replicas.
 
-In: the Secret, read now and again. Out: the keys that open requests. Called by ``app`` and ``answering``. Invariants:
-what stands in the Secret is never overwritten; what was read once counts until something usable stands there again, so
-neither a deleted nor a spoilt Secret ends the work; no seed is in any message.
+In: the Secret, read periodically. Out: the keys that decrypt requests. Called by ``app`` and ``answering``. Invariants:
+an existing Secret is never overwritten; the last valid keys stay in use until the Secret is valid again, so that a
+deleted or corrupted Secret does not stop the service; no message contains a seed.
 """
 
 from __future__ import annotations

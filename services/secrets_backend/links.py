@@ -1,8 +1,8 @@
-"""All links that host groups need: one for each address and credentials.
+"""The lattice connections of all host groups: one per address and credentials.
 
-In: which group is on which link. Out: a :class:`Serving` for each, and how many are in which state. Called by
-``watches`` and ``app``. Invariants: a link ends when no group needs it, after what it had taken was answered; a link
-that fails in a way nobody thought of is re-created, and the others go on.
+In: the connection of each host group. Out: a :class:`Serving` for each, and the number in each state. Called by
+``watches`` and ``app``. Invariants: a connection ends with its last host group, after its accepted requests were
+answered; a connection with an unexpected error is re-created, the others continue.
 """
 
 from __future__ import annotations

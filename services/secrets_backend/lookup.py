@@ -1,8 +1,8 @@
-"""Reads a Secret as whoever a request may be, and says in the protocol's words why not.
+"""Reads a Secret as an impersonated user, and maps errors to the secrets protocol.
 
-In: an identity and a Secret's name. Out: the Secret as the API server gives it, or a ``Refusal``. Called by
-``answering``. Invariants: each read is the API server's decision for that user, at that moment unless a cache is asked
-for; a user without rights cannot tell a Secret that is missing from one that is forbidden; what is kept is bounded.
+In: an identity and the name of a Secret. Out: the Secret from the API server, or a ``Refusal``. Called by
+``answering``. Invariants: each read is authorized by the API server for that user at that moment, unless a cache is
+configured; a user without permission cannot distinguish a missing Secret from a forbidden one; the cache is bounded.
 """
 
 from __future__ import annotations

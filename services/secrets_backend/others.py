@@ -1,8 +1,7 @@
-"""Whether another backend answers at the other end of a link.
+"""Detects another secrets backend on a lattice connection.
 
-In: a link. Out: a verdict. Called by ``serving``. Invariant: only an answer that is another key than ours tells of
-another backend: silence tells nothing.
-Source: ``server_xkey`` answers the bare public key.
+In: a connection. Out: a verdict. Called by ``serving``. Invariant: only an answer with another key proves another
+backend; a missing answer proves nothing. Source: ``server_xkey`` answers the bare public key.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""One link to the NATS of lattices: who answers there, and the questions that come over it.
+"""Serves the requests of one lattice connection.
 
-In: an address. Out: questions to ``answering``, and the link's state. Called by ``links``. Invariants: nothing is
-subscribed before it is known that no other backend answers there; so many questions are in progress at once, so many
-wait, and the rest is told so or dropped and counted, so no flood of one link takes memory or another link's turn; what
-was taken is answered before the link ends.
+In: an address. Out: requests for ``answering``, and the state of the connection. Called by ``links``. Invariants: it
+subscribes only after a check that no other backend answers; requests in progress and waiting are limited, and further
+ones are rejected or dropped and counted, so that a flood on one connection affects no other; accepted requests are
+answered before the connection ends.
 """
 
 from __future__ import annotations

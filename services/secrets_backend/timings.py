@@ -1,4 +1,4 @@
-"""How long secrets_backend waits for what; tests pass shorter times. Called by ``app``."""
+"""Timings of secrets_backend; tests use shorter ones. Called by ``app``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What wakes secrets_backend from Kubernetes: host groups, SecretGrants; and where each group's link is.
+"""Watch handlers of secrets_backend: host groups and their lattice connections, SecretGrants.
 
-In: changes from the informers, keys of groups. Out: links. Called by ``app``. Invariants: a group of which nothing can
-be read keeps the link it was on; a grant counts from the moment it is seen.
+In: changes from the informers, keys of host groups. Out: connections. Called by ``app``. Invariants: a host group whose
+Secrets are unreadable keeps its connection; a grant counts as soon as it is seen.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Service_reflector's side effects: Services, EndpointSlices, Events.
+"""Side effects of service_reflector: Services, EndpointSlices, Kubernetes Events.
 
-In: actions of ``decide``. Out: writes to Kubernetes. Called by ``app``. Invariants: no Service is deleted without leave
-of the circuit breaker; what is changed or deleted is the very object that was read; what is made is made by a create,
-so that nothing of another owner is taken.
+In: actions of ``decide``. Out: writes to Kubernetes. Called by ``app``. Invariants: no Service is deleted without
+permission of the circuit breaker; changes and deletions have preconditions of the object that was read; new objects are
+written by create, so that no object of another owner is changed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Follows the lattices of host groups: their applications, and which hosts are heard.
+"""Follows the lattices of host groups: their applications and heartbeats.
 
-In: which lattice is where. Out: a comparison and the heard hosts of each, and word of what is new. Called by ``gather``
-and ``app``. Invariants: nobody waits for a lattice; what was known of one that is unreachable stays.
+In: the addresses of lattices. Out: a comparison and the reporting hosts of each, and notifications of changes. Called
+by ``gather`` and ``app``. Invariants: no caller waits for a lattice; the state of an unreachable lattice stays.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What service_reflector knows: groups, pods, Services and slices by their informers, applications by their lattices.
+"""The cache of service_reflector: host groups, pods, Services, slices, and applications of lattices.
 
-In: views. Out: a frozen snapshot for ``decide``, and which keys a change concerns. Called by ``app`` and ``watches``.
-Keys are ``namespace/application``. Invariant: what is not known of a lattice is not taken for not being there.
+In: views. Out: a frozen snapshot for ``decide``, and the keys that a change affects. Called by ``app`` and ``watches``.
+Keys are ``namespace/application``. Invariant: unknown state of a lattice never counts as absent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Ensures that each lattice which groups name is followed, and for a grace one that no group names any more.
+"""Reconciles followed lattices: those of host groups, and for a grace period those without a host group.
 
-In: marks of lattices. Out: addresses for :class:`Following`. Called by ``app``, for the queue of lattices.
-Invariant: while host groups cannot be listed, a lattice without one is followed as it was.
+In: lattice IDs. Out: addresses for :class:`Following`. Called by ``app``, for the queue of lattices. Invariant: while
+host groups cannot be listed, a lattice without one is followed as before.
 """
 
 from __future__ import annotations

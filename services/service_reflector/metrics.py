@@ -1,7 +1,7 @@
-"""What there is to see of each lattice in Prometheus: how long it is silent, its applications, their Services.
+"""Metrics of each lattice: time since its last message, its applications, their Services.
 
-In: which lattice is followed where. Out: gauges that are read at each scrape. Called by ``lattices`` and ``app``.
-Invariant: a lattice that is followed no more, and a term that ended, leave no series behind.
+In: followed lattices. Out: gauges that are read at each scrape. Called by ``lattices`` and ``app``. Invariant: no
+series remains after a lattice is no longer followed or a term ended.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads back from the bus what was published of Services, so that a new leader publishes only what changed.
+"""Restores from NATS the published events of Services, so that a new leader publishes changes only.
 
 In: the last event of each subject. Out: the memory of what was published. Called once, before the first run of a key.
 Invariant: a lost stream is no trouble: then all is published again, which readers take without harm.

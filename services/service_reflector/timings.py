@@ -1,4 +1,4 @@
-"""How long service_reflector waits for what; tests pass shorter times. Called by ``app``, which passes it on.
+"""Timings of service_reflector; tests use shorter ones. Called by ``app``, which passes it on.
 
 Values are seconds.
 """

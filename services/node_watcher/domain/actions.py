@@ -1,6 +1,6 @@
-"""What may be said about a Node and written on it, each with its reason, and all that a decision may depend on.
+"""The actions on a Node, each with its reason, and the snapshot that a decision depends on.
 
-Pure data. Made by ``gather`` (snapshots) and ``decide`` (actions), carried out by ``apply``.
+Pure data. Created by ``gather`` (snapshots) and ``decide`` (actions), carried out by ``apply``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What to say about a Node and what to write on it.
+"""Decides about the patch of a Node and its events.
 
-Pure. In: a frozen snapshot (the Node, its installer Job, what was said before). Out: actions, each with its reason.
-Called by ``app`` between gather and apply.
-Invariants: marks follow proof, never a Job's exit alone where a handler is known; a Node under a former one's name
-starts from nothing; at most one patch of a Node per decision.
+Pure. In: a frozen snapshot (the Node, its installer Job, published events). Out: actions, each with its reason. Called
+by ``app`` between gather and apply. Invariants: labels follow the verification, never only the exit of a Job if a
+handler is known; a replaced Node of the same name starts from nothing; at most one patch of a Node per decision.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The marks on a Node: labels, annotations and taints of Trellis, and the patch from what they are to what they shall
-be.
+"""Labels, annotations and taints of Trellis on a Node, and the JSON patch that changes them.
 
-Pure. In: a Node as it was read, what is proved of it. Out: operations of a JSON patch. Called by ``decide`` and by
-``trellis migrate``. Invariants: a patch tests what was read and names nothing that is not ours; no label without proof.
+Pure. In: a Node as read, its verified state. Out: operations of a JSON patch. Called by ``decide`` and by ``trellis
+migrate``. Invariants: a patch tests what was read and changes only keys of Trellis; no label without verification.
 """
 
 from __future__ import annotations

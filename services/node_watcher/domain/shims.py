@@ -1,8 +1,8 @@
-"""What the Shims that a node is to have ask of it besides labels: startup taints that go, proof that comes late.
+"""Startup taints and late verification of the Shims of a node.
 
-Pure. In: a Node, the Shims it is to have, what is proved there. Out: operations of a JSON patch, a proof. Called by
-``decide``. Invariant: a taint is taken away only when every Shim of the node that names it is proved there, and is
-never put back.
+Pure. In: a Node, its target Shims, its verified state. Out: operations of a JSON patch, a verification. Called by
+``decide``. Invariant: a taint is removed only when every Shim of the node that names it is verified, and is never
+restored.
 """
 
 from __future__ import annotations

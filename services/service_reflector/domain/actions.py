@@ -1,4 +1,4 @@
-"""What can be decided about an application's Services. Pure; made by ``decide``, carried out by ``apply``."""
+"""The actions on the Services of an application. Pure; created by ``decide``, carried out by ``apply``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What becomes of one application's Services in one namespace.
+"""Decides about the Services of one application in one namespace.
 
 Pure: a snapshot in, actions with reasons out. Called by ``app``. Invariants: a Service of another owner is never
-touched; one of Trellis goes only when it is known that its application is not to have it; endpoints are there before a
-Service leads to them alone; of two lattices' applications with one name each keeps the Service it has.
+changed; a reflected Service is deleted only if its application is known not to have it; endpoints exist before a
+Service routes to them only; if applications of two lattices have the same name, each keeps its Service.
 """
 
 from __future__ import annotations

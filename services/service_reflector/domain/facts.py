@@ -1,6 +1,6 @@
-"""Which events are to be said of a Service.
+"""Decides about the events of a Service.
 
-Pure. Called by ``app``. Invariant: an event is said whenever its state holds and it is not known to have been said.
+Pure. Called by ``app``. Invariant: an event is published whenever its state holds and it is not known to be published.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Makes the objects that mirror an application.
+"""Creates the manifests of reflected Services.
 
-Pure: arguments in, manifests out. Called by ``decide``. Invariants: a Service has no selector, its endpoints are ours;
-what another writer put on an object stays; what an application asked for goes when it asks no more.
+Pure: arguments in, manifests out. Called by ``decide``. Invariants: a Service has no selector, Trellis writes its
+endpoints; fields of other writers stay; labels and annotations requested by an application are removed with the
+request.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""HTTPRoutes for Services: which gateway leads to an application.
+"""HTTPRoutes of Services: the gateway that routes to an application.
 
-Pure. In: what a Service is to be, the route that is there. Out: actions, manifests. Called by ``decide`` and ``apply``.
-Invariants: a route is ours if it has our label and belongs to the Service, any other of that name is left alone; what
-somebody changes in the spec of Trellis is put back.
-Source: gateway.networking.k8s.io/v1 HTTPRoute.
+Pure. In: the target state of a Service, the present route. Out: actions, manifests. Called by ``decide`` and ``apply``.
+Invariants: a route belongs to Trellis if it has its label and is owned by the Service, any other route of that name is
+left unchanged; changes of the spec by other writers are reverted. Source: gateway.networking.k8s.io/v1 HTTPRoute.
 """
 
 from __future__ import annotations

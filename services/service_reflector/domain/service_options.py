@@ -1,8 +1,8 @@
-"""What an application's annotations ask for: which kind of Service, with which labels, in which namespace.
+"""Parses the service options in the annotations of an application: type, labels, namespace.
 
-Pure. In: an application. Out: a wish, and what of it cannot be had. Called by ``gather`` and ``decide``.
-Invariant: a value that is none leaves the default and is told; it keeps no Service away. The table of annotations is in
-docs/services/service-reflector.md.
+Pure. In: an application. Out: options, and invalid values. Called by ``gather`` and ``decide``. Invariant: an invalid
+value keeps the default and is reported; it does not prevent the Service. docs/services/service-reflector.md has the
+table of annotations.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Packs endpoints into EndpointSlices, and keeps them where they are.
+"""Packs endpoints into EndpointSlices with few changes.
 
-Pure. In: the hosts of each port, the slices there are. Out: the slices there are to be. Called by ``decide``.
-Invariants: at most 100 endpoints a slice; an endpoint stays in its slice while it lives, so a change of one pod is a
-write of one slice; a slice that became empty is kept for the next, unless another has room.
-Source: discovery.k8s.io/v1 EndpointSlice: one address type and one list of ports for all endpoints of a slice.
+Pure. In: the hosts of each port, the present slices. Out: the target slices. Called by ``decide``. Invariants: at most
+100 endpoints per slice; an endpoint stays in its slice while it exists, so the change of one pod writes one slice; an
+empty slice is kept for the next endpoint, unless another has space. Source: discovery.k8s.io/v1 EndpointSlice: one
+address type and one list of ports for all endpoints of a slice.
 """
 
 from __future__ import annotations

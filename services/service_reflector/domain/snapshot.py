@@ -1,4 +1,4 @@
-"""Everything that a decision about one application's Services in one namespace depends on.
+"""The snapshot that a decision about the Services of one application in one namespace depends on.
 
 Pure. Filled by ``gather``, read by ``decide``.
 """

@@ -1,9 +1,9 @@
-"""Credentials: where the API server is and how to be believed by it.
+"""Loads the address of the API server and credentials for it.
 
-In: a kubeconfig (path and context), or the files of a pod's service account. Out: ``Credentials`` that can be read
-again, for tokens that rotate. Called by ``trellis.kube.transport``. Only this module, ``client_package`` and
-``kubeconfig`` know the untyped ``kubernetes`` package; they use its loaders and its HTTP session, never the typed API
-classes (108 MiB of models). Invariant: no secret in any message.
+In: a kubeconfig (path and context), or the files of the service account of a pod. Out: ``Credentials`` that can be
+re-read when tokens rotate. Called by ``trellis.kube.transport``. Only this module, ``client_package`` and
+``kubeconfig`` use the untyped ``kubernetes`` package: its loaders and its HTTP session, never the typed API classes
+(108 MiB of models). Invariant: no message contains a secret.
 """
 
 from __future__ import annotations

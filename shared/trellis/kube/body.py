@@ -1,8 +1,8 @@
-"""The body of a request on its way out: asks for consent when its first byte is about to leave, and leaves in parts.
+"""The body of an outgoing request: checks the guard before its first byte, and is sent in parts.
 
-In: bytes, and who is asked. Out: what the HTTP library writes. Called by ``trellis.kube.transport``. Between a write's
-start and its first byte lie a free connection and a TLS handshake; a process that is stopped there for longer than its
-lease lasts would send, when it goes on, what its successor knows nothing of.
+In: bytes and a guard. Out: the chunks that the HTTP library writes. Called by ``trellis.kube.transport``. Between the
+start of a write and its first byte, the client waits for a free connection and a TLS handshake. A process that is
+stopped there for longer than its Lease lasts would otherwise send a write that its successor does not expect.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Asks before anything is destroyed, and remembers the answer in Kubernetes.
+"""The circuit breaker: permits or pauses deletions, with its state in Kubernetes.
 
-In: destructions a service has decided on. Out: leave, or how long to wait. Called by each ``apply``; re-created for
-each term of leadership. Invariants: leave is stored before it is given, by compare-and-swap, so it survives a crash and
-a change of leader; without an answer of the API server nothing is destroyed; a record that vanishes or breaks while
-this process knows it is written again, one that nobody knows and nobody can read counts as open. While nothing is
-destroyed and nothing is held it costs one read a term.
+In: deletions that a service decided on. Out: a permission, or the seconds to wait. Called by each ``apply``; re-created
+for each leadership term. Invariants: a permission is stored by compare-and-swap before it is given, so it survives
+crashes and leader changes; without an answer of the API server nothing is deleted; a record that is deleted or
+corrupted while this process knows its content is restored, any other unreadable record counts as open. Without
+deletions it needs one read per term.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""One call to the API server: time budget, waiting when asked to, credentials, span, metric, errors.
+"""A call to the API server: time budget, retry-after, credentials, span, metric, errors.
 
-In: a ``Call`` (what it is about) and an ``HttpRequest``. Out: the answer's JSON, or a ``KubeError``. Called by
-``trellis.kube.client``. Invariants: a write is sent once unless the server said it did not process it (aiohttp may send
-a PUT or DELETE again on a connection that was closed while idle; these carry what they expect, so that is harmless);
-nothing takes longer than its budget; a guard is asked before each write.
+In: a ``Call`` (verb and object) and an ``HttpRequest``. Out: the JSON of the answer, or a ``KubeError``. Called by
+``trellis.kube.client``. Invariants: a write is sent once unless the server reported that it did not process it (aiohttp
+may resend a PUT or DELETE on a connection that was closed while idle, which is harmless because these have
+preconditions); no call exceeds its budget; a guard is checked before each write.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What an informer tells: one difference between what was known of an object and what is.
+"""The change that an informer reports: former and present projection of an object.
 
-Values only. Made by ``informer``, read by the handlers of services.
+Values only. Created by ``informer``, read by the handlers of services.
 """
 
 from __future__ import annotations

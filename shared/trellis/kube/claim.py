@@ -1,9 +1,9 @@
-"""The claim of one installation on what a cluster has once: its Nodes.
+"""The claim of one installation on the Nodes of a cluster.
 
-In: a Lease that all installations see. Out: ``run`` works while this installation holds it. Called by the runtime of
-node_watcher and provisioner, inside a term of leadership. Invariants: of two installations one at most provisions
-nodes; both leaders of an installation hold the claim together, so a restart of one hands nothing over; an installation
-that waits is not ready, names the holder, and is recorded on the Lease.
+In: a Lease that all installations share. Out: ``run`` works while this installation holds it. Called by the runtime of
+node_watcher and provisioner, within a leadership term. Invariants: at most one installation provisions nodes; both
+leaders of an installation hold the claim together, so the restart of one does not release it; a waiting installation is
+not ready, names the holder, and is recorded on the Lease.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The Kubernetes client: verbs on raw JSON.
 
 In: a resource, names, manifests. Out: manifests as the server returns them, or a ``KubeError`` that names the object.
-Called by services and the rest of ``trellis.kube``. Invariants: each call ends within its time budget; writes are
-never repeated unless the server refused to process them; with a guard, no write starts without its consent.
+Called by services and the rest of ``trellis.kube``. Invariants: each call ends within its time budget; writes are not
+repeated unless the server rejected their processing; with a guard, no write starts without its consent.
 """
 
 # ruff: noqa: ASYNC109 - a budget here covers retries and waits, and its end is an Unavailable that names the object

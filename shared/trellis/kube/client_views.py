@@ -1,7 +1,7 @@
-"""One connection seen otherwise: with a guard, as another writer, or with connections of its own.
+"""Views of a connection: with a guard, as another field manager, or with separate connections.
 
-In: a connection. Out: views of it, which do the same. Called by services through ``trellis.kube.client.Kube``.
-Invariant: a view changes nothing about what it is a view of.
+In: a connection. Out: views with the same methods. Called by services through ``trellis.kube.client.Kube``. Invariant:
+a view does not change the connection.
 """
 
 from __future__ import annotations

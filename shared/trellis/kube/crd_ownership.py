@@ -1,9 +1,10 @@
-"""Whose definition of a kind of Trellis stands in a cluster, and whether objects of it can be served.
+"""Determines the owner of the CRD of a kind of Trellis, and whether the API server serves it.
 
-Pure. In: the definition and the APIService of a kind, as the API server has them. Out: where it stands, and what to do.
-Called by ``trellis crds`` and ``trellis migrate``. Invariant: a definition of another owner is never taken for ours;
-KubeVela's, of the same name as ours, is never given away, whatever is asked.
-Source of the events: KubeVela's chart (``velaapp`` among the short names, ``spec.workflow``), wasmcloud-operator 0.5.1.
+Pure. In: the CRD and the APIService of a kind, as in the API server. Out: its state, and the next step. Called by
+``trellis crds`` and ``trellis migrate``. Invariant: the CRD of another owner is never treated as one of Trellis; the
+CRD of KubeVela, which has the same name, is never taken over.
+
+Source: the chart of KubeVela (``velaapp`` among the short names, ``spec.workflow``), wasmcloud-operator 0.5.1.
 """
 
 from __future__ import annotations

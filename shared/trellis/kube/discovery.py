@@ -1,10 +1,9 @@
-"""Finds out where the API server has a kind, and whether it has one by that name at all.
+"""Finds the resource of a kind in the API server.
 
 In: ``apiVersion`` and ``kind``, as in manifests. Out: a ``Resource``, or ``UnknownKind``. Called by services that work
-with kinds nobody knew when they were written. Invariants: one GET a group and version, which all who ask in the
-meantime share; a kind that was not there is looked for again, so that definitions may come later, but not more often
-than every ``DiscoveryTimings.again``; what is kept is bounded, whatever is asked for. Source: the discovery API of
-Kubernetes (``APIResourceList``), which every account may read.
+with kinds from configuration. Invariants: one GET per group and version, shared by concurrent callers; a missing kind
+is looked up again, at most every ``DiscoveryTimings.again``, because its CRD may be applied later; the cache is
+bounded. Source: the discovery API of Kubernetes (``APIResourceList``), which every account may read.
 """
 
 from __future__ import annotations

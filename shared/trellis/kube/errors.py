@@ -1,8 +1,8 @@
-"""What Kubernetes answers when it refuses, as exceptions that name the object.
+"""Errors of the API server as exceptions that name the object.
 
-In: a call and the server's Status (or a network failure). Out: a ``KubeError``. Called by ``trellis.kube.client``;
-caught by services. Invariant: no message carries credentials, and each names verb, kind and object.
-Source: the Status object of the Kubernetes API conventions, "Response Status Kind".
+In: a call and the Status of the server (or a network failure). Out: a ``KubeError``. Called by ``trellis.kube.client``;
+caught by services. Invariant: no message contains credentials, and each names verb, kind and object. Source: the Status
+object of the Kubernetes API conventions, "Response Status Kind".
 """
 
 # ruff: noqa: N818 - these names are the server's own reasons

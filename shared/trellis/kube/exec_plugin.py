@@ -1,9 +1,9 @@
-"""Credential plugins that a kubeconfig names (``exec``): run one, read what it prints.
+"""Runs the credential plugin of a kubeconfig (``exec``) and parses its output.
 
-In: the ``exec`` entry of a user. Out: an ``ExecCredential``, or ``PluginFailed`` that names the program and the cause.
-Called by ``trellis.kube.access``. Invariants: a plugin ends within ``PluginTimings.run``, together with what it
-started; it has no terminal to ask a user at; what it prints is in no message, because that is where the token is.
-Source: client.authentication.k8s.io/v1, "client-go credential plugins".
+In: the ``exec`` entry of a user. Out: an ``ExecCredential``, or ``PluginFailed`` with the program and the cause. Called
+by ``trellis.kube.access``. Invariants: a plugin and its child processes end within ``PluginTimings.run``; it has no
+terminal; its output is in no message, because it contains the token. Source: client.authentication.k8s.io/v1,
+"client-go credential plugins".
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Keeps a projection of a kind's objects up to date: list, then watch, forever.
+"""An informer: keeps a projection of the objects of a kind up to date by list and watch.
 
-In: a selection and ``project``, which turns a raw object into a small frozen value. Out: ``objects`` and a call of
-``on_change`` per real difference. Called by services. Invariants: it cannot go deaf (every wait is bounded, a watch
-that ends before its time goes on only if the server's history is the one that was seen, a full list every
-``relist_seconds`` mends what was missed); an outage is survived without a hot loop; nothing is deleted on
-silence, only by a DELETED event or a complete list without the object.
-Source: list and watch of the Kubernetes API concepts, "Efficient detection of changes".
+In: a selection and ``project``, which converts a raw object to a small frozen value. Out: ``objects``, and a call of
+``on_change`` per real difference. Called by services. Invariants: it cannot stall (every wait is bounded, a watch that
+ends early continues only if the history of the server is the known one, a full list every ``relist_seconds`` corrects
+missed events); an outage causes no hot loop; an object counts as deleted only after a DELETED event or a complete list
+without it. Source: list and watch of the Kubernetes API concepts, "Efficient detection of changes".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One informer over all namespaces, or one for each of some: what a service may watch differs, its work does not.
+"""Creates one informer for all namespaces, or one per configured namespace.
 
-In: namespaces, and how an informer is made, over objects that all of them share. Out: the informers to run. Called by
-``watches`` of services that can be confined to namespaces.
+In: namespaces, and a factory for an informer over shared objects. Out: the informers to run. Called by ``watches`` of
+services that can be limited to namespaces.
 """
 
 from __future__ import annotations

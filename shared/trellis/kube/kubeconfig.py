@@ -1,8 +1,8 @@
-"""Reads a kubeconfig with the client library's loader.
+"""Reads a kubeconfig with the loader of the client library.
 
-In: its path, a context. Out: a ``Configuration`` that is filled in. Called by ``trellis.kube.access``, which imports
-this module with the first kubeconfig: a pod has none, and the loader takes 2.4 MiB with YAML and OpenID. Invariant: a
-credential plugin is run by ``exec_plugin``, never by the library.
+In: its path, a context. Out: a complete ``Configuration``. Called by ``trellis.kube.access``, which imports this module
+with the first kubeconfig: a pod has none, and the loader needs 2.4 MiB for YAML and OpenID. Invariant: credential
+plugins are run by ``exec_plugin``, never by the library.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Leader election on a Lease: at most one process of a service works.
 
-In: a lease's name and an identity. Out: ``lead`` runs while this process leads and is cancelled the moment that is in
-doubt. Called by the runtime of each service. Invariants: ``leading`` is false before another candidate can take over,
-whatever was stopped or cut in the meantime; clocks of machines are never compared; the lease is released when asked to
-stop. Several processes may hold a lease together, as one ``identity``: then it expires soon after the last of them
-stopped. Source: the Lease API; that a record's changes are timed by the observer's own clock is client-go's idea.
+In: the name of a Lease and an identity. Out: ``lead`` runs while this process is the leader and is cancelled as soon as
+that is uncertain. Called by the runtime of each service. Invariants: ``leading`` is false before another candidate can
+take over, even if this process or its network was stopped in between; clocks of machines are never compared; the Lease
+is released at shutdown. Several processes may hold a Lease together as one ``identity``; it expires soon after the last
+of them stopped. Source: the Lease API; client-go also times changes of the record by the clock of the observer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The Lease object as the election reads and writes it.
+"""Converts the Lease object for the election.
 
-Pure: manifests in, records and manifests out; the time comes in as a value and is only for users to read.
-Called by ``trellis.kube.leader``. Source: coordination.k8s.io/v1 Lease; the released form is what client-go writes.
+Pure: manifests in, records and manifests out; the time is a value and only informative. Called by
+``trellis.kube.leader``. Source: coordination.k8s.io/v1 Lease; the released form is that of client-go.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Which deleted objects of a kind are one user's decision about one object, and which are part of a mass deletion.
+"""Distinguishes the deletion of a single object by a user from a mass deletion.
 
-In: objects as watched, their CRD from the API server. Out: those whose deletion no circuit breaker holds (ADR 27).
-Called by ``node_watcher`` (labels), ``provisioner`` (installers that run, status) and ``host_manager`` (host groups).
-Invariant: an object counts as deleted by itself only if its CRD was read and is not being deleted, and no other object
-of its kind was deleted within ``together`` seconds of it; everything else is left to the circuit breaker.
+In: objects as watched, their CRD from the API server. Out: objects whose deletion no circuit breaker pauses (ADR 27).
+Called by ``node_watcher`` (labels), ``provisioner`` (running installers, status) and ``host_manager`` (host groups).
+Invariant: a deletion counts as a single one only if the CRD was read and is not being deleted, and no other object of
+the kind was deleted within ``together`` seconds; the circuit breaker decides about all others.
 """
 
 from __future__ import annotations

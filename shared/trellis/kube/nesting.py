@@ -1,9 +1,9 @@
-"""Reads the API server's JSON, however deep one object in it is nested: that costs nobody the others.
+"""Parses JSON of the API server in which one object may be nested too deeply, without losing the others.
 
-In: the body of an answer, or a line of a watch. Out: what it says. Called by ``calls`` and ``reader``. Invariant: of
-what is nested deeper than it is read the metadata can be read, and the rest, which is cut, is still too deep to be
-written (``orjson`` writes 254 levels): whoever keeps it as JSON finds that out, and nobody takes it for the whole.
-Source: the API server takes objects of 10,000 levels where the schema preserves unknown fields, ``orjson`` reads 1,024.
+In: the body of an answer, or a line of a watch. Out: its content. Called by ``calls`` and ``reader``. Invariant: an
+object that is nested too deeply keeps its metadata; the rest is cut, and still nested too deeply to be serialized
+(``orjson`` writes 254 levels), so that no code can store the cut object as complete. Source: the API server accepts
+10,000 levels where the schema preserves unknown fields, ``orjson`` reads 1,024.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What the account of a service may not do, in words that say what to grant.
+"""Missing permissions of a service account, with the remedy.
 
-In: refusals of the API server. Out: the right that is missing; for runs of keys, the service's readiness. Called by
-services, which say what is to be applied. Invariant: only what RBAC refused is a missing right: quotas and admission
-answer 403 too.
-Source: the messages of kube-apiserver's RBAC authorizer, and of its check of what a Role may give.
+In: 403 answers of the API server. Out: the missing permission; for runs of keys, the readiness of the service. Called
+by services, which name the manifest to apply. Invariant: only RBAC denials are missing permissions: quotas and
+admission also answer 403. Source: the messages of the RBAC authorizer of kube-apiserver, and of its escalation check
+for Roles.
 """
 
 from __future__ import annotations

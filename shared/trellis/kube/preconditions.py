@@ -1,9 +1,9 @@
-"""What a leader's write must say: which very object, in which state, it was decided on.
+"""Checks that the write of a leader has preconditions: UID and resourceVersion of the decided state.
 
-In: the body of a write. Out: nothing, or ``ValueError`` for the programmer. Called by ``trellis.kube.client`` for views
-that are guarded. A guard keeps a former leader from sending; only a precondition keeps what it had sent already from
-being carried out later (ADR 9). Pure. Source: a resourceVersion is of one object in one state; the uid is
-asked for as well because an apply without it makes a new object of a deleted one.
+In: the body of a write. Out: nothing, or ``ValueError`` for a programming error. Called by ``trellis.kube.client`` for
+guarded views. A guard keeps a former leader from sending; only a precondition rejects a write that it had already sent
+(ADR 9). Pure. Source: a resourceVersion identifies one state of one object; the UID is needed too because an apply
+without it re-creates a deleted object.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The reading half of the Kubernetes client: objects, lists in pages, watches, logs.
+"""The read operations of the Kubernetes client: objects, paged lists, watches, logs.
 
 In: a resource and names. Out: manifests, pages, watch events, or a ``KubeError`` that names the object. Called through
 ``trellis.kube.client.Kube`` by services, the informer and the leader. Invariant: each call ends within its budget.

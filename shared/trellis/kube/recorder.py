@@ -1,9 +1,9 @@
-"""Events that people see in ``kubectl describe``.
+"""Records Kubernetes Events, which ``kubectl describe`` shows.
 
-In: an object, a reason, a message. Out: one core/v1 Event per distinct (uid, reason, message), counted up when it
-repeats; of many that differ in the message only one that says so. Called by services. Invariants: recording never
-raises and never floods, whatever the messages say; a Node's Events are in ``default``.
-Source: the core/v1 Event; kubectl finds them by ``involvedObject`` name and uid.
+In: an object, a reason, a message. Out: one core/v1 Event per distinct (UID, reason, message), with a count of
+repetitions; many that differ in the message only are combined. Called by services. Invariants: recording never raises
+and is rate-limited for any messages; Events of a Node are in ``default``. Source: the core/v1 Event; kubectl finds them
+by name and UID in ``involvedObject``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Keys whose writes the API server refuses: when they are tried again, and what readiness reports of them.
+"""Keys whose writes the API server rejects: their retries, and the readiness that they cause.
 
-In: runs of a keyed queue. Out: runs of refused keys. Called by ``app`` of services, and by the queue.
-Invariants: a refused key runs again within seconds, however often it failed; all of them together cause a few writes a
-second at most; the first that succeeds runs the others, as one policy refuses many.
+In: runs of a keyed queue. Out: runs of rejected keys. Called by ``app`` of services, and by the queue. Invariants: a
+rejected key is retried within seconds, however often it failed; all of them together cause at most a few writes per
+second; the first success runs the others, because one policy often rejects many.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The kinds Trellis works with, and where the API server has them.
+"""The kinds that Trellis works with, and their API paths.
 
-Pure: names in, paths out. Called by ``trellis.kube`` and by services, which name kinds by these constants only.
+Pure: names in, paths out. Called by ``trellis.kube`` and by services, which refer to kinds by these constants only.
 """
 
 from __future__ import annotations

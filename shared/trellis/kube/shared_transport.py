@@ -1,8 +1,8 @@
-"""Connections to the API server that tenants share: nobody's slow requests take all of them.
+"""Connections to the API server shared by tenants, with a limit per tenant.
 
-In: requests that name whom they are made as. Out: their answers. Called by ``trellis.kube.calls``, by way of
-``Kube.apart``. Invariant: the users of one namespace have no more requests in progress than their share; who waits too
-long for that is told so, and nothing of his was sent.
+In: requests with the account that they are made as. Out: their answers. Called by ``trellis.kube.calls`` through
+``Kube.apart``. Invariant: the accounts of one namespace have at most their share of requests in progress; a request
+that waits too long fails before anything of it is sent.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which Events are too many: those that differ in their words only, and those of an object that has had its share.
+"""Rate-limits Events: combines those that differ in the message only, and limits those of an object.
 
-Pure. In: what is about to be recorded, and when (seconds of a monotonic clock). Out: whether it is to be combined with
-those like it, and whether it may be written. Called by ``recorder``. Invariant: bounded, whatever is recorded; who is
-forgotten restarts. Source: the correlator of client-go's ``tools/record``, its keys and its figures.
+Pure. In: an Event to record, and the time (seconds of a monotonic clock). Out: whether it is combined with similar
+ones, and whether it may be written. Called by ``recorder``. Invariant: memory is bounded; an evicted entry starts from
+zero. Source: the correlator of ``tools/record`` of client-go, with its keys and limits.
 """
 
 from __future__ import annotations

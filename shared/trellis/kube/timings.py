@@ -1,6 +1,6 @@
-"""How long the Kubernetes client and what builds on it wait; tests pass shorter times.
+"""Timings of the Kubernetes client and its users; tests use shorter ones.
 
-Pure. Called by ``trellis.kube`` and by the makers of a connection. Seconds, unless a field says otherwise.
+Pure. Called by ``trellis.kube`` and by everything that creates a connection. In seconds, unless a field says otherwise.
 """
 
 from __future__ import annotations

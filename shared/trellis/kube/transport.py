@@ -1,8 +1,8 @@
-"""HTTP to the API server: one request, or one stream of lines.
+"""HTTP transport to the API server: one request, or one stream of lines.
 
-In: method, path, query, body. Out: status, headers and bytes. Called by ``trellis.kube.client`` only, which gives the
-answers their meaning; ``trellis_dev.fakes.fake`` has a second ``Transport`` in memory. Invariant: every failure to get
-an answer is a ``ConnectionFailed`` that names the server, and nothing waits without an end.
+In: method, path, query, body. Out: status, headers and bytes. Called by ``trellis.kube.client`` only, which interprets
+the answers; ``trellis_dev.fakes.fake`` has an in-memory ``Transport``. Invariant: every failure to get an answer is a
+``ConnectionFailed`` that names the server, and every wait is bounded.
 """
 
 from __future__ import annotations

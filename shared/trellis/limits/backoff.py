@@ -1,6 +1,6 @@
-"""Waits between attempts that fail: doubled with each failure in a row, bounded.
+"""Exponential backoff with jitter and a maximum.
 
-Pure but for the source of jitter. In: failures in a row. Out: seconds. Called by everything that retries.
+Pure except for the source of jitter. In: consecutive failures. Out: seconds. Called by everything that retries.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""When a mass of destructions is stopped: the breaker of one kind of one service, without its IO.
+"""The decision of a circuit breaker for one kind of one service, without IO.
 
-Pure. In: what was let through lately, what is to be destroyed now, how many objects there are, the time (Unix
-seconds). Out: who may go, and the breaker's next state. Called by ``trellis.kube.breaker`` and the command line.
-Invariant: in any 60 s no more than 5 objects, or 10 % of the kind if that is more, are let through, unless a user
-closed the breaker; a state from a clock that was ahead never holds for longer than it was meant to.
-Source: ADR 11.
+Pure. In: recent deletions, requested deletions, the number of objects, the time (Unix seconds). Out: permitted
+deletions, and the next state. Called by ``trellis.kube.breaker`` and the command line. Invariant: within any 60 s at
+most 5 objects, or 10 % of the kind if that is more, are permitted, unless a user closed the circuit breaker; a state
+from a clock that was ahead never lasts longer than intended. Source: ADR 11.
 """
 
 from __future__ import annotations

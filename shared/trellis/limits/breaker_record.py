@@ -1,8 +1,8 @@
-"""A breaker's state as text and as a ConfigMap.
+"""Serializes the state of circuit breakers to a ConfigMap.
 
-Pure: states in, manifest out, and back. Called by ``trellis.kube.breaker`` and the command line.
-Invariants: what was encoded decodes to the same; any other text decodes to None and never raises; 10,000 held objects
-take 130 kB, far below what a ConfigMap may hold.
+Pure: states in, manifest out, and back. Called by ``trellis.kube.breaker`` and the command line. Invariants: decoding
+an encoded state returns the same state; any other text decodes to None and never raises; 10,000 paused objects need 130
+kB, far below the limit of a ConfigMap.
 """
 
 from __future__ import annotations

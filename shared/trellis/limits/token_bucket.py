@@ -1,8 +1,8 @@
-"""A rate with a burst: how much of something may be done now, or in how many seconds.
+"""A token bucket: a rate with a burst.
 
-Pure: times of any clock that goes on in, verdicts out. Called by whoever bounds what others can make us do: ``lattice``
-what a lattice says, ``controller_host`` what guests do, ``secrets_backend`` what is told of an account's requests.
-Source: the token bucket of ITU-T I.371 and of ``golang.org/x/time/rate``.
+Pure: times of any monotonic clock in, verdicts out. Called by code that limits untrusted input: ``lattice`` messages of
+a lattice, ``controller_host`` requests of guests, ``secrets_backend`` events about an account. Source: the token bucket
+of ITU-T I.371 and of ``golang.org/x/time/rate``.
 """
 
 from __future__ import annotations

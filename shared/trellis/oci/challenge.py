@@ -1,10 +1,9 @@
 """Authorization at a registry: its challenge, and the token of its token server.
 
-Pure. In: ``WWW-Authenticate`` of an answer with the status 401, the token server's answer. Out: headers of the requests
-to the registry, and the one request to its token server. Called by the node installer and by controller_host.
-Source: the token flow of the registries' authentication specification; RFC 7617.
-Invariants: a password is in the headers of its registry and of the token server that this registry names, and in
-nothing else; what a token server gives is a header or ``MalformedDocument``.
+Pure. In: ``WWW-Authenticate`` of a 401 answer, the answer of the token server. Out: headers of the requests to the
+registry, and the request to its token server. Called by the node installer and by controller_host. Source: the token
+flow of the authentication specification of registries; RFC 7617. Invariants: a password is sent only to its registry
+and to the token server named by this registry; a token is a valid header or ``MalformedDocument`` is raised.
 """
 
 from __future__ import annotations

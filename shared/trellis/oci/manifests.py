@@ -1,8 +1,8 @@
-"""Documents of registries: indexes and manifests.
+"""Parses the documents of registries: indexes and manifests.
 
-Pure. In: the bytes of an answer. Out: parts of known shape. Called by the node installer and by controller_host.
-Source: OCI image specification 1.1 (index, manifest, descriptors). Invariant: whatever a registry answers,
-``MalformedDocument`` is all that is raised, and texts are valid Unicode.
+Pure. In: the bytes of an answer. Out: typed parts. Called by the node installer and by controller_host. Source: OCI
+image specification 1.1 (index, manifest, descriptors). Invariant: any invalid answer raises ``MalformedDocument`` only,
+and texts are valid Unicode.
 """
 
 from __future__ import annotations

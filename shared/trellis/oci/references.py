@@ -1,10 +1,9 @@
-"""Names in registries, and the logins that a Docker configuration has for them.
+"""Parses image references, and the logins of a Docker configuration.
 
 Pure. In: the text of a reference, a Docker configuration. Out: their parts. Called by the node installer and by
-controller_host, which do the requests.
-Source: OCI distribution specification 1.1; ``.dockerconfigjson`` as the kubelet reads it: by registry, or by a path
-below one, of which the longest counts.
-Invariant: no part of a repository is empty, "." or "..": it would be another repository's address.
+controller_host, which send the requests. Source: OCI distribution specification 1.1; ``.dockerconfigjson`` as the
+kubelet reads it: by registry, or by a path below one; the longest match wins. Invariant: no part of a repository is
+empty, "." or "..", which would address another repository.
 """
 
 from __future__ import annotations

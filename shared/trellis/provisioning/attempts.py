@@ -1,9 +1,8 @@
-"""What was tried on a node in vain, because of which shims, and what is to be tried next, and when.
+"""The failed attempts on a node, the Shims that caused them, and the next attempt with its time.
 
-Pure. In: a Node's marks and what it is to have. Out: changes, failures, the next try. Called by ``provisioner``
-and by whatever shows a rollout.
-Invariant: a shim that failed keeps no other from its nodes: the next try leaves out what the last one was blamed on, as
-long as there is anything else to do; what is left then is tried one by one (ADR 23).
+Pure. In: the annotations of a Node and its target. Out: changes, failures, the next attempt. Called by ``provisioner``
+and by code that shows a rollout. Invariant: a failed Shim does not keep other Shims from its nodes: the next attempt
+excludes the Shims blamed for the last failure while others remain; the rest is tried one by one (ADR 23).
 """
 
 from __future__ import annotations

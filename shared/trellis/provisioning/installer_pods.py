@@ -1,7 +1,7 @@
-"""What an installer's pod says of its run, and the API server of one that it does not let be created.
+"""Reads the state of an installer pod, and rejections of its creation by the API server.
 
-Pure. In: a pod, or an Event of the Job controller, as the API server returns it. Out: why it waits, how it ended, what
-it said last; why there is none. Called by ``provisioner`` and by whatever explains a node.
+Pure. In: a pod, or an Event of the Job controller, as the API server returns it. Out: the reason of waiting, the exit,
+the last message; the reason why there is no pod. Called by ``provisioner`` and by ``trellis explain``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A number of objects, or a share of them: how large a rollout step may be.
+"""A number or percentage of objects: the size of a rollout step.
 
-Pure. In: text or int from a setting or a manifest (Kubernetes' IntOrString). Out: a number of objects.
-Called by settings, CRD models and plans. Invariant: ``resolve`` never returns less than 1, so a rollout always moves.
-Source: apps/v1 Deployment ``maxUnavailable``, with one difference: zero is refused, because it would never move.
+Pure. In: text or int from a setting or a manifest (IntOrString of Kubernetes). Out: a number of objects. Called by
+settings, CRD models and plans. Invariant: ``resolve`` returns at least 1, so a rollout always progresses. Source:
+apps/v1 Deployment ``maxUnavailable``, except that zero is rejected, because it would block the rollout.
 """
 
 from __future__ import annotations

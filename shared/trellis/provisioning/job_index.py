@@ -1,7 +1,7 @@
-"""Installer Jobs by node: what an informer reports, in the order decisions ask for it.
+"""An index of installer Jobs by node.
 
-In: changes of Job views. Out: the Jobs of a Node, by name or uid. Called by ``node_watcher`` and ``provisioner``.
-Invariant: holds exactly the Jobs of the informer that feeds it.
+In: changes of Job views. Out: the Jobs of a Node, by name or UID. Called by ``node_watcher`` and ``provisioner``.
+Invariant: contains exactly the Jobs of the informer.
 """
 
 from __future__ import annotations

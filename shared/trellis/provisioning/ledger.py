@@ -1,7 +1,7 @@
-"""The rollout ledger: which nodes are in progress for which Shims, and whose rollout is halted.
+"""The rollout ledger: nodes in progress with their Shims, and halted rollouts.
 
-Pure. In: the ConfigMap as the API server returns it. Out: the ledger, and back. Written by ``provisioner`` alone, read
-by whatever shows a rollout. Invariant: an entry that somebody broke is left out, and costs no other.
+Pure. In: the ConfigMap as the API server returns it. Out: the ledger, and back. Written by ``provisioner`` only, read
+by code that shows a rollout. Invariant: an invalid entry is skipped, and affects no other.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Work that was overtaken or failed: what nobody wants any more of a Job, and what it left on its node.
+"""Leftovers of superseded or failed Jobs on their nodes.
 
-Pure. In: views of a Node and its Jobs. Out: answers. Called by ``node_watcher`` (it writes down what was left) and
-``provisioner`` (it ends the Job, waits for the record, removes what was left).
-Invariant: what a Job of our own installer put on a node is either named by the node's marks or known by the Job, so
-the Job stays until it is named. A run that failed or was ended left nothing: the installer takes its changes back.
-What a Job was to take back and did not is left too (ADR 29), and what may have been there before it (ADR 79).
+Pure. In: views of a Node and its Jobs. Out: answers. Called by ``node_watcher`` (it records leftovers) and
+``provisioner`` (it ends the Job, waits for the record, removes the leftovers). Invariant: everything that a Job of the
+Trellis installer installed is named by the annotations of the node or by the Job, so the Job stays until it is
+recorded. A failed or terminated run leaves nothing, because the installer reverts its changes. Shims that a Job failed
+to remove are leftovers too (ADR 29), and so are Shims that may have existed before it (ADR 79).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What is decoded of a Node: the keys that ``view_node`` reads, and those that tell one change from another.
+"""The decoded keys of a Node: those that ``view_node`` reads, and those that distinguish changes.
 
-Pure. A key that is not here is not in the manifest that a view is made of: mypy finds a view that reads one.
+Pure. Other keys are not in the manifest that a view is made of: mypy reports a view that reads one.
 """
 
 from __future__ import annotations

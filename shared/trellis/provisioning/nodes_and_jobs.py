@@ -1,7 +1,7 @@
-"""Nodes and installer Jobs as the API server returns them, read into the views that decisions are made on.
+"""Converts Nodes and installer Jobs from the API server to the views that decisions use.
 
 Pure. In: raw manifests. Out: frozen views of ``provisioning``. Called by the informers of ``node_watcher`` and
-``provisioner``, and by the command line. Invariant: the two services read one manifest alike.
+``provisioner``, and by the command line. Invariant: all services read the same manifest in the same way.
 """
 
 from __future__ import annotations

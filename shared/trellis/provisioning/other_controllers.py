@@ -1,9 +1,8 @@
-"""Controllers of others that work on the same nodes and Shims: whether they run, and what must wait for them.
+"""Detects other controllers that work on the same nodes and Shims, and the work that must wait for them.
 
-Pure. In: raw Deployments. Out: small views, what they keep us from. Called by ``provisioner``, which begins nothing
-beside them, and by ``trellis migrate``.
-Invariant: a controller counts as running until its Deployment is scaled to 0 and has no pod left, or is gone.
-Source of the events: the charts and images of KWasm's operator and of runtime-class-manager.
+Pure. In: raw Deployments. Out: small views, blocked work. Called by ``provisioner``, which starts nothing while such a
+controller runs, and by ``trellis migrate``. Invariant: a controller counts as running until its Deployment is scaled to
+0 and has no pods, or is deleted. Source: the charts and images of the KWasm operator and of runtime-class-manager.
 """
 
 from __future__ import annotations

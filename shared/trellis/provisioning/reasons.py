@@ -1,6 +1,6 @@
-"""Why provisioner does what it does, in one word each: reasons of its actions, of Events and of verdicts on Jobs.
+"""Reasons of actions, Events and failed Jobs of provisioner.
 
-Pure names. Said by ``provisioner``, understood by whatever explains a node.
+Pure names. Written by ``provisioner``, read by ``trellis explain``.
 """
 
 from __future__ import annotations

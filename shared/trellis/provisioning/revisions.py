@@ -1,9 +1,9 @@
-"""The versions a Shim had: kept as ControllerRevisions, as DaemonSets and StatefulSets keep theirs.
+"""The revisions of a Shim, stored as ControllerRevisions, as for DaemonSets and StatefulSets.
 
-Pure. In: Shims and ControllerRevisions as the API server has them. Out: revisions by number, what is to be written, the
-version to go back to. ``provisioner`` writes them, ``trellis rollout`` reads them (ADR 20).
-Invariants: a version is what nodes get, never how it is rolled out; the newest revision is the one of the spec as last
-seen; the revisions of a former Shim of the same name are none of this one's.
+Pure. In: Shims and ControllerRevisions from the API server. Out: revisions by number, the revision to write, the
+revision to roll back to. ``provisioner`` writes them, ``trellis rollout`` reads them (ADR 20). Invariants: a revision
+contains what nodes get, never the rollout settings; the newest revision is that of the last seen spec; revisions of a
+deleted Shim of the same name do not count.
 """
 
 from __future__ import annotations

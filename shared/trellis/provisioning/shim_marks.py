@@ -1,8 +1,8 @@
-"""What in a cluster names Shims: the records of Nodes, and installer Jobs. Whether nothing may be decided without them.
+"""Collects the Nodes and installer Jobs that refer to Shims, to decide whether Shims must be readable.
 
-In: changes of Nodes and Jobs. Out: whether Shims are needed and cannot be listed, and why. Called by ``node_watcher``
-and ``provisioner``. Invariant: a Shim that cannot be listed is unknown, not deleted; with nothing that names a Shim, a
-cluster without the CRD works as one without Shims (KWasm's annotation and the legacy installer image).
+In: changes of Nodes and Jobs. Out: whether Shims are required but cannot be listed, and the reason. Called by
+``node_watcher`` and ``provisioner``. Invariant: a Shim that cannot be listed is unknown, not deleted; without
+references to Shims, a cluster without the CRD works without Shims (annotation of KWasm and KWasm-compatible image).
 """
 
 from __future__ import annotations

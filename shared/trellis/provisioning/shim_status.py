@@ -1,7 +1,7 @@
-"""The status of a Shim, as it is written and read.
+"""Reads and writes the status of a Shim.
 
 Pure. In: the object as the API server returns it. Out: counts and conditions, and back. Written by ``provisioner``
-alone, read by whatever shows a rollout. Invariant: what is missing reads as never written.
+only, read by code that shows a rollout. Invariant: a missing field reads as never written.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Shims as Kubernetes has them: which nodes they are for, and what they install there.
+"""Views of Shims: their nodes, and the specification that they install.
 
-Pure. In: raw Shim manifests, Node views. Out: frozen views, wishes for an installer, and why there is none.
-Called by ``targets`` (all Shims of a node together), ``provisioner`` and the command line.
-Invariant: a Shim that has a wish is one that the installer will take; another's trouble is none of its.
+Pure. In: raw Shim manifests, Node views. Out: frozen views, specifications for the installer, and reasons for their
+absence. Called by ``targets`` (all Shims of a node together), ``provisioner`` and the command line. Invariant: the
+installer accepts the specification of every Shim that has one; an invalid Shim does not affect others.
 """
 
 from __future__ import annotations

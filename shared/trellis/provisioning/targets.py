@@ -1,9 +1,8 @@
-"""What each node is to have, by all Shims together.
+"""The target state of each node, from all Shims together.
 
-Pure. In: views of Shims and Nodes. Out: names, wishes and targets. Called by ``provisioner`` (plans, Jobs, status),
-``node_watcher`` (labels) and the command line.
-Invariants: what a node is to have depends on the Shims and the Node alone, so every reader works out the same; a
-handler is one Shim's; what cannot be installed now leaves what is there.
+Pure. In: views of Shims and Nodes. Out: names, specifications and targets. Called by ``provisioner`` (plans, Jobs,
+status), ``node_watcher`` (labels) and the command line. Invariants: a target depends on the Shims and the Node only, so
+all readers derive the same; a handler belongs to one Shim; a Shim that cannot be installed now keeps what is installed.
 """
 
 from __future__ import annotations

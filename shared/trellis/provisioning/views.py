@@ -1,8 +1,8 @@
-"""What a Node and an installer Job say about provisioning: the events that two services must read alike.
+"""The provisioning state of Nodes and installer Jobs, read alike by two services.
 
-Pure. In: views of Nodes and Jobs, which ``node_and_job`` reads. Out: the wish of a node, what is proved on it.
-Called by ``node_watcher`` (labels follow proof) and ``provisioner`` (slots and retries follow proof).
-Invariant: a view holds all that decisions need, so that 1,000 nodes cost kilobytes each, not raw objects.
+Pure. In: views of Nodes and Jobs, created by ``nodes_and_jobs``. Out: the opt-in of a node, its verified state. Called
+by ``node_watcher`` (labels follow the verification) and ``provisioner`` (slots and retries follow it). Invariant: a
+view contains everything that decisions need, so that 1,000 nodes need kilobytes each instead of raw objects.
 """
 
 from __future__ import annotations

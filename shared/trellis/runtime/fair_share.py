@@ -1,8 +1,8 @@
-"""A number of places that tenants share: nobody holds more than his share, and whoever waits is let in by turns.
+"""A number of places shared by tenants: each tenant holds at most its share, waiting tenants are served in turn.
 
-In: whose work it is. Out: a place, as soon as there is one for him. Called by whatever does work for tenants that takes
-long if they want it to. Invariants: no owner holds more than ``each`` places; a free place goes to the owner who was
-served longest ago, however many others wait behind one another; who is cancelled while he waits holds nothing.
+In: the owner of a task. Out: a place, as soon as one is free for the owner. Called by code that runs long tasks for
+tenants. Invariants: no owner holds more than ``each`` places; a free place goes to the owner that was served longest
+ago, however many tasks of others wait; a cancelled waiter holds nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""How services live: connect, campaign if one replica is to work, work, hand over, stop.
+"""Runs services: connect, campaign for leadership if needed, work, hand over, stop.
 
-In: settings and ``compose``, which wires a service's parts. Out: a process that outlives outages and stops within its
-grace period. Called by each ``app`` and by ``trellis run``.
-Invariants: everything a term built is gone before the lease is released; a part that ends unasked ends the term, never
-the process.
+In: settings and ``compose``, which wires the components of a service. Out: a process that survives outages and stops
+within its grace period. Called by each ``app`` and by ``trellis run``. Invariants: all components of a term are stopped
+before the Lease is released; a component that ends unexpectedly ends the term, never the process.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What every service lives on: its connections, which cluster this is, and its parts until they are to stop.
+"""The common parts of a service: its connections, the identity of the cluster, and its components.
 
-In: settings and ``compose``, which wires a service's parts. Out: the parts at work. Called by ``trellis.runtime.run``,
-that says when they work: while leading, or always. Invariants: everything that was built is gone when the work returns;
-the bus may be lost without stopping the work.
+In: settings and ``compose``, which wires the components of a service. Out: running components. Called by
+``trellis.runtime.run``, which decides when they run: while leading, or always. Invariants: all components are stopped
+when the work returns; a lost NATS connection does not stop the work.
 """
 
 from __future__ import annotations

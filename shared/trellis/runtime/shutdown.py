@@ -1,8 +1,8 @@
-"""How a process ends: signals, the grace period and its shares, and the end that comes in any case.
+"""Shutdown of a process: signals, the grace period and its parts, and the forced exit.
 
 In: SIGTERM, SIGINT. Out: a set ``stop``, time budgets, and an exit status. Called by ``trellis.runtime.run``.
-Invariants: a process that was asked to stop is gone when its grace period is over, whatever hangs; it ends with 0 if
-everything of Trellis returned, with 1 if it had to be ended, with 128 + signal if it was asked a second time.
+Invariants: the process exits within its grace period, whatever hangs; the status is 0 if all components returned, 1
+after a forced exit, 128 + signal after a second signal.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Ids of a trace that follow from its cause, so that services which see the same change are in one trace unasked.
+"""Trace IDs derived from the cause, so that services that see the same change share a trace.
 
-In: what names the change, ``uid/resourceVersion`` of an object. Out: ids of its trace, and of the first span there.
-Called by ``service``. Invariant: the same text gives the same ids in every process; other ids stay random.
-Source: W3C Trace Context, section 2.2.2 (a trace id should be random: SHA-256 of what never repeats is spread evenly,
-which samplers by ratio rely on).
+In: the identity of the change, ``uid/resourceVersion`` of an object. Out: the trace ID, and the ID of its first span.
+Called by ``service``. Invariant: the same text gives the same IDs in every process; other IDs stay random. Source: W3C
+Trace Context, section 2.2.2 (trace IDs should be random: SHA-256 of unique input is evenly distributed, which ratio
+samplers rely on).
 """
 
 from __future__ import annotations

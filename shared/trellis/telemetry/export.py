@@ -1,8 +1,8 @@
-"""Sends spans to a collector, and says once when it cannot.
+"""Exports spans to a collector, and logs failures once per outage.
 
 In: ended spans. Out: OTLP over HTTP to ``<endpoint>/v1/traces``, from a thread. Called by ``telemetry.service``.
-Invariant: a collector that is unreachable costs one warning now and one every five minutes, never a line per batch, and
-never holds up the service. The exporter is imported only when an endpoint is set: it costs memory.
+Invariant: an unreachable collector logs one warning at once and one every five minutes, never one per batch, and never
+delays the service. The exporter is imported only if an endpoint is set, because it needs memory.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Gauges of what a service follows for a time: shown while it is followed, gone from ``/metrics`` afterwards.
+"""Gauges of followed lattices: exported while the lattice is followed, removed afterwards.
 
-In: which mark is followed where. Out: series of ``Metrics`` that are read at each scrape. Called by what follows
-lattices, which know what is to be read. Invariant: what is followed no more, and a term that ended, leave no series.
+In: lattice IDs and addresses. Out: series of ``Metrics`` that are read at each scrape. Called by followers of lattices,
+which provide the callbacks. Invariant: no series remains after a lattice is no longer followed or a term ended.
 """
 
 from __future__ import annotations

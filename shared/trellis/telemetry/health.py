@@ -1,10 +1,10 @@
-"""Is the service ready, is it alive: pure state, and the HTTP server that answers for it.
+"""Readiness and liveness of a service: pure state, and the HTTP server for it.
 
-In: what bus, kube and services say about themselves. Out: ``/readyz``, ``/livez``, ``/healthz`` (JSON, 200 or 503) and
-``/metrics``. Called by the kubelet, Prometheus and people. Invariant: an outage elsewhere makes a service not ready,
-never dead; a liveness probe alone can do that. A blocked event loop needs no probe: the server shares the loop, so
-``/livez`` does not answer at all and the kubelet's timeout ends the pod. Whoever reaches the port may hold connections
-open: there are so many at once, and whoever comes next takes the place of the oldest.
+In: the state of bus, kube and components. Out: ``/readyz``, ``/livez``, ``/healthz`` (JSON, 200 or 503) and
+``/metrics``. Called by the kubelet, Prometheus and users. Invariant: an outage of a dependency makes a service not
+ready, never not alive; only a liveness probe does that. A blocked event loop needs no probe: the server shares the
+loop, so ``/livez`` does not answer and the kubelet restarts the pod. The number of open connections is limited; a new
+one replaces the oldest.
 """
 
 from __future__ import annotations

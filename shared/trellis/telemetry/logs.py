@@ -1,8 +1,8 @@
-"""One log call for everything: JSON lines for machines, readable text on a terminal.
+"""Logging: JSON lines for machines, readable text on a terminal.
 
-In: events of structlog loggers and of the standard library's (faststream, aiohttp, nats, kubernetes). Out: stderr.
-Called once by each process' ``main``; ``get_logger`` by every module. Invariant: no line carries a password of a URL
-or the local variables of a traceback; inside a span it carries the span's ids.
+In: events of structlog loggers and of the standard library (faststream, aiohttp, nats, kubernetes). Out: stderr. Called
+once by the ``main`` of each process; ``get_logger`` by every module. Invariant: no line contains a password of a URL or
+the local variables of a traceback; lines within a span contain its IDs.
 """
 
 from __future__ import annotations

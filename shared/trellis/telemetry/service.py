@@ -1,8 +1,8 @@
 """The telemetry of one service: its tracer and its metrics.
 
-In: the service's name, the cluster, perhaps an OTLP endpoint. Out: spans to a collector, metrics to the registry.
-Called by ``create_app`` of each service and by tests. Invariant: nothing is sent unless an endpoint is set; the global
-tracer provider is never touched, so several services live in one process, each under its own name.
+In: the name of the service, the cluster, an optional OTLP endpoint. Out: spans to a collector, metrics to the registry.
+Called by ``create_app`` of each service and by tests. Invariant: nothing is exported unless an endpoint is set; the
+global tracer provider is not used, so that several services share a process under their own names.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One log event as a line for users: ``12:03:44 warning  node_watcher  nats is unreachable  url=nats://…``.
+"""Renders a log event as one line of text: ``12:03:44 warning  node_watcher  NATS unreachable  url=nats://…``.
 
-In: an event's fields. Out: text, in colours if asked. Called by ``telemetry.logs`` as the last processor.
-Invariant: one line, but for tracebacks, which follow it.
+In: fields of an event. Out: text, optionally in colours. Called by ``telemetry.logs`` as the last processor. Invariant:
+one line, except for tracebacks, which follow it.
 """
 
 from __future__ import annotations

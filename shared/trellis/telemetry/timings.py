@@ -1,4 +1,4 @@
-"""How long telemetry waits; tests pass shorter times. Pure. Called by ``export`` and ``stories``."""
+"""Timings of telemetry; tests use shorter ones. Pure. Called by ``export`` and ``trace_spans``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which trace the work on a key belongs to, over several runs, until what was to be done is done.
+"""Keeps the trace of a key over several runs, until its work is complete.
 
-In: the causes of runs. Out: spans, and contexts for what is said between them. Called by the runs of keyed queues:
-what a run writes comes back as a watch event that knows of no trace, and causes the next run of the same story.
-Invariants: what is remembered is bounded in number and time; losing it (a new leader has none) costs a new trace.
+In: the causes of runs. Out: spans, and contexts for events published in between. Called by the runs of keyed queues:
+the write of a run returns as a watch event without a trace context, and causes the next run. Invariants: memory is
+bounded in number and time; a lost trace (a new leader has none) only starts a new one.
 """
 
 from __future__ import annotations

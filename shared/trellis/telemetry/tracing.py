@@ -1,8 +1,8 @@
-"""W3C trace context, as text in messages and manifests and as OpenTelemetry's context inside the process.
+"""Converts W3C trace context between text (messages, manifests) and OpenTelemetry contexts.
 
 In: ``traceparent``/``tracestate`` of a message, an annotation or an environment. Out: a parent for the next span.
-Called by bus, kube and services. Invariant: malformed text from outside yields None, never an error or a log line.
-Source: W3C Trace Context, sections 3.2 and 3.3.
+Called by bus, kube and services. Invariant: malformed external text yields None, never an error or a log line. Source:
+W3C Trace Context, sections 3.2 and 3.3.
 """
 
 from __future__ import annotations

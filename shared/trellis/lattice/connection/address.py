@@ -1,7 +1,7 @@
-"""Where a lattice is: whose NATS, who connects, its name there.
+"""The address of a lattice: NATS URL, credentials, lattice name.
 
-Pure. In: what a user wrote. Out: values that tell connections and lattices apart. Called by services and ``link``.
-Invariant: two are equal if they are to share a connection; secrets are shown by no ``repr``.
+Pure. In: the configuration of a user. Out: values that identify connections and lattices. Called by services and
+``link``. Invariant: equal addresses share a connection; no ``repr`` shows secrets.
 """
 
 from __future__ import annotations

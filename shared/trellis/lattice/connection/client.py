@@ -1,10 +1,10 @@
-"""NATS' client for a server that anybody may have named: whatever that sends takes a bounded part of our memory.
+"""NATS client for an untrusted server: bounds the memory that its messages use.
 
-In: what a server says. Out: a connection, or its end with a reason. Called by ``trellis.lattice.connection.link``.
-Invariants: no message is larger than ``LARGEST``, no line than ``LONGEST``; a server brings us to no other server; its
-INFO is one, or there is no connection. Source: NATS client protocol. nats-py 2.16 keeps what it reads until a line or a
-message is whole, whatever size was announced, and every address in ``connect_urls``, of which only who lets it
-reconnect by itself has any use.
+In: data of a server. Out: a connection, or its end with a reason. Called by ``trellis.lattice.connection.link``.
+Invariants: no message is larger than ``LARGEST``, no line longer than ``LONGEST``; a server cannot redirect to another
+server; an invalid INFO fails the connection. Source: NATS client protocol. nats-py 2.16 buffers until a line or message
+is complete, whatever size was announced, and keeps every address of ``connect_urls``, which only its own reconnect
+uses.
 """
 
 from __future__ import annotations

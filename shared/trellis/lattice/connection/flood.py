@@ -1,8 +1,8 @@
-"""More is said on a link than is heard: its connection ends, and the next one waits, each time longer.
+"""Limits a lattice connection whose message rate exceeds the bound: closes it, and delays the next one.
 
-In: word that something was left out; times. Out: the end of a connection with its reason, and seconds to be away.
-Called by ``link``. Invariants: what was left out may be anything, so nothing counts as silent after it; reading a flood
-costs a few seconds of every half minute at most, and less the longer it goes on.
+In: reports of dropped messages; times. Out: the end of a connection with its reason, and the seconds until the next
+one. Called by ``link``. Invariants: dropped messages may have any content, so no host counts as silent after a drop; a
+flood is read for a few seconds per half minute at most, and less the longer it lasts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where the lattice of a host group is, with the credentials that its Secrets have now.
+"""Returns the address of the lattice of a host group, with the current credentials of its Secrets.
 
-In: a group. Out: an address. Called by services that follow lattices. Invariants: Secrets are read one by one, never
-listed; a Secret that is not there is no error, one that cannot be read is.
+In: a host group. Out: an address. Called by services that follow lattices. Invariants: Secrets are read one by one,
+never listed; a missing Secret is no error, an unreadable one is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which lattice a host group belongs to: the NATS that its leaves connect to, with the same credentials.
+"""Derives the lattice of a host group: the NATS of its leaf nodes, with the same credentials.
 
-Pure. In: the spec of a WasmCloudHostConfig, and the Secrets it names. Out: an address. Called by services that follow
-lattices. Invariant: no secret is in a message.
+Pure. In: the spec of a WasmCloudHostConfig, and the Secrets that it names. Out: an address. Called by services that
+follow lattices. Invariant: no message contains a secret.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""All lattices that somebody needs, over as few connections as there are addresses.
+"""Follows all requested lattices, over one connection per address.
 
-In: who needs which lattice. Out: a view of each, and word of whom a change concerns. Called by services. Invariants:
-one connection for each (address, credentials, certificates); of each lattice on it only what a service asks for is
-watched, once; all of it ends when nobody needs it any more; a lattice that is unreachable concerns nobody else.
+In: requests of services for lattices. Out: a view of each, and notifications of changes. Called by services.
+Invariants: one connection per (address, credentials, certificates); each lattice is watched once, for the requested
+parts only; connection and watches end with the last request; an unreachable lattice does not affect others.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""One connection to the NATS of lattices: there, away, back.
+"""A connection to the NATS of lattices with its state: connected, lost, restored.
 
-In: an address with credentials, subjects to hear. Out: messages, answers, and word of every change. Called by
-``trellis.lattice.connection.lattices``, which pools them. Invariants: it is tried forever, with full jitter, 0.5 to 30
-s apart at most; an outage costs one warning; every connection is a client of its own, so nothing of a dead one is left
-to be deaf; nobody waits for it: what needs it finds it away and goes on; where more is said than is heard it is
-unreachable, too.
+In: an address with credentials, subjects to subscribe to. Out: messages, answers, and notifications of changes. Called
+by ``trellis.lattice.connection.lattices``, which pools connections. Invariants: reconnects never stop, with full
+jitter, at most 0.5 to 30 s apart; an outage logs one warning; each connection is a separate client, so no state of a
+dead one remains; no caller waits for it: requests on a lost connection fail at once; a connection whose message rate
+exceeds the bound counts as unreachable.
 """
 
 from __future__ import annotations

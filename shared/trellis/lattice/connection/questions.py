@@ -1,8 +1,8 @@
-"""Questions that come over a link: a subject at which one member of a queue group answers each.
+"""Requests received over a lattice connection: one member of a queue group answers each.
 
-In: a connected client, a subject, who is asked. Out: questions, and their answers to whoever asked. Called by
-``trellis.lattice.connection.link``. Invariants: who is asked is called in the order of arrival and keeps nothing
-waiting; nobody waits forever to get an answer out.
+In: a connected client, a subject, a handler. Out: requests, and their answers. Called by
+``trellis.lattice.connection.link``. Invariants: the handler is called in the order of arrival and does not block;
+sending an answer has a deadline.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a connection to the NATS of lattices hears: subjects, and who is told.
+"""Subscriptions of a lattice connection: subjects and their handlers, over reconnects.
 
-In: subjects and handlers, connections as they come. Out: calls of the handlers, and word that too much is said. Called
-by ``link``. Invariants: what is to be heard outlives every connection; one that goes takes only its subscriptions
-along; what comes beyond the bounds is neither read nor kept, and somebody is told: what was not heard proves nothing.
+In: subjects and handlers, connections. Out: calls of the handlers, and reports that the message rate exceeds the bound.
+Called by ``link``. Invariants: subscriptions outlive connections; messages above the bound are dropped and reported,
+because absence of a dropped message proves nothing.
 """
 
 from __future__ import annotations

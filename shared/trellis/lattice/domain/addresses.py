@@ -1,8 +1,8 @@
-"""Where a provider listens: ``0.0.0.0:8080``, ``[::]:8080``, ``:8080``, a port alone.
+"""Parses listen addresses of providers: ``0.0.0.0:8080``, ``[::]:8080``, ``:8080``, a port alone.
 
-Pure. In: the text of a configuration. Out: port, IP family, and whether only the host itself gets there. Called by
-``trellis.lattice.domain.manifests``. Source: an http-server's ``address`` is a Rust ``SocketAddr``; 0.0.0.0 is IPv4
-alone, ``::`` both, as Linux has it.
+Pure. In: the text of a configuration. Out: port, IP family, and whether it is a loopback address. Called by
+``trellis.lattice.domain.manifests``. Source: the ``address`` of an http-server is a Rust ``SocketAddr``; 0.0.0.0 is
+IPv4 only, ``::`` both, as in Linux.
 """
 
 from __future__ import annotations

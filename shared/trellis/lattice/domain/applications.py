@@ -1,11 +1,11 @@
-"""The applications of one lattice: what wadm's events say at once, and what wadm says when it is asked.
+"""The deployed applications of one lattice, from events and answers of wadm.
 
-Pure: events, answers and times in; what is deployed, and what has to be asked, out. Called by
-``trellis.lattice.follow.comparison``. Invariants: an answer of wadm decides, but not over an event that came after it
-was asked; of two events about an application the one that wadm said later counts, in whatever order they come and
-however often; nothing is taken away because a question failed, but for what wadm itself said to be gone. Source: wadm
-0.21 says ``manifest_published`` with the manifest, and ``manifest_unpublished`` with a name alone: on undeploy, again
-on delete, and even for what never existed.
+Pure: events, answers and times in; deployed applications, and pending queries, out. Called by
+``trellis.lattice.follow.comparison``. Invariants: an answer of wadm decides, except over events received after its
+query; of two events about an application the later one by the time of wadm counts, in any order of arrival; a failed
+query removes nothing, except applications that wadm reported as deleted. Source: wadm 0.21 publishes
+``manifest_published`` with the manifest, and ``manifest_unpublished`` with a name only: on undeploy, again on delete,
+and even for applications that never existed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Digests of the versions that wadm holds, each computed once.
+"""Digests of the versions that wadm stores, each computed once.
 
-Pure. In: applications as they are stored. Out: version and digest. Called by services that keep applications.
-Invariant: a version with other content has another digest, also under its old name.
+Pure. In: applications as stored. Out: version and digest. Called by services that manage applications. Invariant: a
+version with changed content has another digest, even under the same name.
 """
 
 from __future__ import annotations

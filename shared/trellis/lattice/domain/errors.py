@@ -1,6 +1,7 @@
-"""Why a link did not do what was asked of it.
+"""Errors of requests over a lattice connection.
 
-Called by ``link`` and ``questions``, caught by whoever asks. Invariant: the texts are for users, and show no secret.
+Raised by ``link`` and ``questions``, caught by their callers. Invariant: the messages are for users, and contain no
+secret.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Host groups as those see them who follow lattices: which lattice each is on.
+"""Views of host groups for services that follow lattices.
 
-Pure: raw objects in, views out. Called by the watches of services, read by what they know.
-Invariant: no view has a credential in it; it tells only which Secrets have some.
+Pure: raw objects in, views out. Called by the watches of services. Invariant: no view contains a credential, only the
+names of Secrets.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The hosts of one lattice, as their heartbeats tell them.
+"""The hosts of one lattice, from their heartbeats.
 
-Pure: messages and times in, hosts and what is known of them out. Called by ``trellis.lattice.follow.host_watch``.
-Invariants: a host is silent only if our own link was there to hear it (silence on a broken link proves nothing);
-what a host said earlier does not count over what it said later, in whatever order they come; garbage changes nothing.
-Source: ``com.wasmcloud.lattice.host_heartbeat`` of wasmCloud 1.x, the answer of ``host.get`` has the same shape.
+Pure: messages and times in, hosts and their state out. Called by ``trellis.lattice.follow.host_watch``. Invariants: a
+host is silent only if this connection was able to receive its heartbeats; a later message of a host wins over an
+earlier one, in any order of arrival; invalid data changes nothing. Source: ``com.wasmcloud.lattice.host_heartbeat`` of
+wasmCloud 1.x, the answer of ``host.get`` has the same shape.
 """
 
 from __future__ import annotations

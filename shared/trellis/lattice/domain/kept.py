@@ -1,9 +1,8 @@
-"""What a Service of an application was given, as it stands on one of its EndpointSlices.
+"""The allocated addresses and ports of a Service, preserved on one of its EndpointSlices.
 
-Pure. In: a Service. Out: the text of an annotation, and back. Called by ``service_reflector`` and
-``trellis uninstall``. Invariant: the slice that has the text has no owner, so it outlives the Service, and the
-next leader can read it.
-Source: ADR 100.
+Pure. In: a Service. Out: the text of an annotation, and back. Called by ``service_reflector`` and ``trellis
+uninstall``. Invariant: the slice with the annotation has no owner, so it outlives the Service, and the next leader can
+read it. Source: ADR 100.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""What an application listens on, and on which hosts, as its OAM manifest says.
+"""Derives the listeners of an application, and their hosts, from its OAM manifest.
 
-Pure. In: a manifest. Out: application → ports → which hosts, without any type of wasmCloud's. Called by
-``trellis.lattice.domain.applications`` and whoever reflects applications.
-Rule: a capability listens where its configuration says so, if it is the source of a link for ``wasi:http``'s
-incoming-handler: any link in any order of traits, any image, any scaler, also a built-in of the host; what speaks
-something else is named by an annotation of the application. Invariant: garbage raises ``ManifestError``, nothing else.
-Source: wadm 0.21's manifests (``source_config`` of old, ``source.config`` of now), ids as wadm makes them.
+Pure. In: a manifest. Out: application → ports → hosts, without types of wasmCloud. Called by
+``trellis.lattice.domain.applications`` and by services that reflect applications.
+
+Rule: a capability listens where its configuration says if it is the source of a link for the incoming-handler of
+``wasi:http``: any link in any order of traits, any image, any scaler, also a built-in of the host; an annotation of the
+application names listeners of other protocols. Invariant: invalid manifests raise ``ManifestError`` only. Source: the
+manifests of wadm 0.21 (former ``source_config``, present ``source.config``), IDs as wadm creates them.
 """
 
 from __future__ import annotations

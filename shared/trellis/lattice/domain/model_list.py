@@ -1,10 +1,10 @@
-"""The applications that wadm has of one lattice, deployed or not: its last list, and what its events said since.
+"""All applications of one lattice in wadm, deployed or not: the last list and later events.
 
-Pure: lists, events and times in; applications, and when to ask for the next list, out. Called by
-``trellis.lattice.follow.model_watch``. Invariants: an event changes one application and costs wadm nothing; what an
-event does not tell (a deletion, a version that is not deployed) is asked for once events are quiet, or after ``busy``
-seconds of them; a question that fails takes nothing away. Source: wadm 0.21 publishes an event for a deployed manifest,
-and one with a name alone for an undeployed or deleted one; it publishes none for a manifest that is put.
+Pure: lists, events and times in; applications, and the time of the next list, out. Called by
+``trellis.lattice.follow.model_watch``. Invariants: an event changes one application without a query; changes without a
+complete event (a deletion, an undeployed version) are queried once events are quiet, or after ``busy`` seconds of them;
+a failed query removes nothing. Source: wadm 0.21 publishes an event for a deployed manifest, and one with a name only
+for an undeployed or deleted one; it publishes none for a manifest that is put.
 """
 
 from __future__ import annotations

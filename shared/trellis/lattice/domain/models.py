@@ -1,7 +1,7 @@
-"""wadm's applications of one lattice, as its list of models tells them.
+"""Parses the list of applications that wadm returns.
 
-Pure. In: wadm's answer. Out: applications. Called by ``trellis.lattice.follow`` and ``wadm``.
-Source: wadm 0.21: ``model.list`` answers with a bare list, ``model.get`` without a name with ``{"models": […]}``.
+Pure. In: an answer of wadm. Out: applications. Called by ``trellis.lattice.follow`` and ``wadm``. Source: wadm 0.21:
+``model.list`` answers with a bare list, ``model.get`` without a name with ``{"models": […]}``.
 """
 
 from __future__ import annotations

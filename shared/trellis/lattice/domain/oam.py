@@ -1,7 +1,7 @@
-"""Reads the parts of an OAM manifest: each is of its type, or the error names its place.
+"""Reads the parts of an OAM manifest; a part of the wrong type raises an error with its path.
 
-Pure. In: decoded JSON. Out: maps, lists, strings. Called by ``trellis.lattice.domain.manifests``.
-Source: core.oam.dev/v1beta1 Application as wadm 0.21 takes and gives it.
+Pure. In: decoded JSON. Out: maps, lists, strings. Called by ``trellis.lattice.domain.manifests``. Source:
+core.oam.dev/v1beta1 Application as wadm 0.21 accepts and returns it.
 """
 
 from __future__ import annotations

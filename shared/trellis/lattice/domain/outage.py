@@ -1,10 +1,9 @@
-"""Why something is unreachable, told seldom enough.
+"""Limits how often the reason of an outage is reported.
 
-Pure: reasons and times in; out, whether a reason is news. Called by ``link`` and ``model_watch``. Everybody who needs
-what is unreachable shows its reason, and writes to show another one. Invariants: the first reason of an outage is news;
-another one is after a minute at the earliest; one that was told before, only after a pause that doubles with each, from
-a minute to an hour. So servers that fail in different ways by turns cost ever less, and a user reads a reason that is
-true of one.
+Pure: reasons and times in; whether a reason is reported, out. Called by ``link`` and ``model_watch``. Dependents show
+the reason, and write to show another one. Invariants: the first reason of an outage is reported at once; another one
+after a minute at the earliest; a repeated one after a delay that doubles each time, from a minute to an hour. So
+alternating failures of several servers cause ever fewer writes.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What of an Application reaches wadm: the manifest in wadm's own form, its digest, and what was left out.
+"""The projection of an Application to the form of wadm: manifest, digest, and ignored fields.
 
-Pure. In: a manifest of either side. Out: the same for two manifests that mean the same to wadm, whatever form they are
-written in. Called by services that keep applications. Invariants: a projection is its own projection; what wadm took
-and gives back has the digest of what was sent; nothing is left out that ``ignored`` does not name, but for marks of
-tools that deploy and for what says the same in another form.
-Source: wadm 0.21's manifests: old names (``actor``, ``replicas``, ``source_config``, a target that is a name alone) are
-read and the new ones written, what is empty is left out, unknown fields are passed over or refused.
+Pure. In: a manifest of either side. Out: equal projections for manifests that are equivalent in wadm. Called by
+services that manage applications. Invariants: a projection is its own projection; a manifest returned by wadm has the
+digest of the sent one; every ignored field is listed in ``ignored``, except annotations of deployment tools and
+equivalent notations. Source: the manifests of wadm 0.21: former names (``actor``, ``replicas``, ``source_config``, a
+target that is only a name) are read and the present ones written, empty values are omitted, unknown fields are ignored
+or rejected.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What a Service remembers of its application: what listens, and on which hosts.
+"""The listeners of an application and their hosts, cached on its Service.
 
-Pure. In: listeners. Out: text of an annotation, and back. Written by ``service_reflector``, read by
-whatever explains a Service.
-Rule: while nothing is known of a lattice its Services stay, and lead to the hosts that there are now.
+Pure. In: listeners. Out: text of an annotation, and back. Written by ``service_reflector``, read by ``trellis
+explain``. Rule: while a lattice is unknown its Services stay, and route to the current hosts.
 """
 
 from __future__ import annotations

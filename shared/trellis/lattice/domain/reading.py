@@ -1,7 +1,7 @@
-"""Reads what others sent: a field is what it should be, or the error names it.
+"""Reads untrusted JSON: a field of the wrong type raises an error that names it.
 
-Pure. In: decoded JSON. Out: values of the expected type. Called by what reads lattice messages.
-Source: CloudEvents 1.0 in JSON: ``time`` may be missing, and data may stand as base64 in ``data_base64``.
+Pure. In: decoded JSON. Out: values of the expected type. Called by the readers of lattice messages. Source: CloudEvents
+1.0 in JSON: ``time`` is optional, and data may be base64 in ``data_base64``.
 """
 
 from __future__ import annotations

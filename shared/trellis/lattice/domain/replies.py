@@ -1,8 +1,8 @@
-"""What wadm answers to a request about one application, good and bad.
+"""Parses the answers of wadm to a request about one application.
 
-Pure. In: wadm's answers. Out: what became of the request, or why wadm refused it, in its own words. Called by
-``trellis.lattice.wadm.client``. Invariant: an answer of any other shape raises ``LatticeDataError``, nothing else.
-Source: wadm 0.21's own answers (``tests/data/lattice/wadm-replies.jsonl``); it tells errors apart by their text alone.
+Pure. In: answers of wadm. Out: the result, or the error message of wadm. Called by ``trellis.lattice.wadm.client``.
+Invariant: an answer of any other shape raises ``LatticeDataError`` only. Source: answers of wadm 0.21
+(``tests/data/lattice/wadm-replies.jsonl``), which distinguishes errors by their text only.
 """
 
 from __future__ import annotations

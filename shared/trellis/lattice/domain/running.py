@@ -1,9 +1,9 @@
-"""Which hosts run a provider: by their own descriptions, and by events that are newer than these.
+"""The hosts that run a provider, from host descriptions and later events.
 
-Pure. In: events, sightings of hosts. Out: yes, no, or not known. Called by whoever leads traffic to providers.
-Invariant: the newest word about a host and a provider counts: by the host's own time where it says one, as messages
-may come in any order, else by when it came.
-Source: ``provider_started`` and ``provider_stopped`` of wasmCloud 1.x; heartbeats list a host's providers each 30 s.
+Pure. In: events, sightings of hosts. Out: yes, no, or unknown. Called by services that route traffic to providers.
+Invariant: the latest message about a host and a provider counts: by the time of the host if the message has one, as
+messages may arrive in any order, otherwise by arrival. Source: ``provider_started`` and ``provider_stopped`` of
+wasmCloud 1.x; heartbeats list the providers of a host every 30 s.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Pods, Services and EndpointSlices, as small views.
+"""Views of Pods, Services and EndpointSlices.
 
-Pure: raw objects in, views out. Called by watches of ``service_reflector``, and by whatever shows Services.
-Invariant: no view has a credential in it.
+Pure: raw objects in, views out. Called by the watches of ``service_reflector``, and by code that shows Services.
+Invariant: no view contains a credential.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What one lattice's storage of applications holds, as it is known here: the shape others write against.
+"""The interface of the application storage of one lattice.
 
-Pure. Made by ``bucket`` and ``listing``. Out: a model by name, why a name is not there, and since when all of that may
-be old. Called by services that keep applications. Invariants: nothing is forgotten because a link broke; only
-``Proof.GONE`` says that somebody deleted something (ADR 0041, rule 2).
+Pure. Implemented by ``bucket`` and ``listing``. Out: a model by name, the reason why a name is missing, and the age of
+the data. Called by services that manage applications. Invariants: a lost connection removes nothing; only
+``Proof.GONE`` means that an application was deleted (ADR 0041, rule 2).
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""The entries of wadm's bucket that are about one lattice, read in the order of their stream.
+"""Parses the entries of the wadm bucket of one lattice, in the order of their stream.
 
-Pure. In: keys, sequences and values. Out: the lattice's applications, and what proves that one was deleted. Called by
-``bucket``. Invariants: an application's name is taken from its value, as keys are ambiguous (lattice ``a`` with
-application ``b-c``, lattice ``a-b`` with ``c``); what cannot be read changes nothing (ADR 0045); a lattice that has
-more than is kept is not known at all: a part of it would look as if the rest was lost.
-Source: wadm 0.21 keeps a lattice's names as a list under ``<lattice>``, each application with all of its versions as a
-map under ``<lattice>-<application>``, the last entry of each key; where it serves several tenants, the account and "-"
-stand before both. To put one it writes the application, then the list;
-to delete one it writes the list without the name, then purges the application.
+Pure. In: keys, sequences and values. Out: the applications of the lattice, and the proof of a deletion. Called by
+``bucket``. Invariants: the name of an application is read from the value, as keys are ambiguous (lattice ``a`` with
+application ``b-c``, lattice ``a-b`` with ``c``); invalid entries change nothing (ADR 0045); a lattice that exceeds the
+limits is unknown as a whole, because a part of it would look like deletions.
+
+Source: wadm 0.21 stores the names of a lattice as a list under ``<lattice>``, each application with all versions as a
+map under ``<lattice>-<application>``, in the last entry of each key; with several tenants, the account and "-" precede
+both. A put writes the application, then the list; a delete writes the list without the name, then purges the
+application.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The subjects of a lattice, spelt once.
+"""The NATS subjects of a lattice.
 
-Pure. In: a lattice's name, a host's id, an account. Out: NATS subjects and back. Called by the rest of
-``trellis.lattice``. Source: wasmCloud's control interface v1 (``<prefix>.v1.<lattice>.<noun>.<verb>``), its events
+Pure. In: the name of a lattice, the ID of a host, an account. Out: NATS subjects and back. Called by the rest of
+``trellis.lattice``. Source: the control interface v1 of wasmCloud (``<prefix>.v1.<lattice>.<noun>.<verb>``), its events
 (``wasmbus.evt.<lattice>.<event>``), wadm 0.21 (``wadm.api.<lattice>.model.<verb>``, ``wadm.evt.<lattice>.<event>``),
-the secrets protocol (``wasmcloud.secrets.v1alpha1.<backend>.<operation>``, queue ``wasmcloud.secrets.<backend>``).
-In the account of a wadm for several tenants (``--multitenant``) requests and events of hosts have the tenant's account
-before them; what wadm itself says never has.
-Invariant: a name that is not one token never becomes part of a subject: it would be another owner's.
+the secrets protocol (``wasmcloud.secrets.v1alpha1.<backend>.<operation>``, queue ``wasmcloud.secrets.<backend>``). In
+the account of a wadm for several tenants (``--multitenant``) the account of the tenant precedes requests and events of
+hosts, but not messages of wadm. Invariant: a name that is not one token never becomes part of a subject, which could
+belong to another tenant.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What is known of a lattice at one moment.
+"""The state of a lattice at one moment.
 
-Pure. Made by ``trellis.lattice.connection.lattices``, read by the domains of services.
+Pure. Created by ``trellis.lattice.connection.lattices``, read by the domains of services.
 """
 
 from __future__ import annotations

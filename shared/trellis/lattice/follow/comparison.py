@@ -1,11 +1,10 @@
-"""Compares what is known of a lattice's applications with wadm: at the start, on each new link, and where events leave
-a doubt.
+"""Compares the known applications of a lattice with wadm: at the start, after reconnects, after some events.
 
-In: a link, a lattice's address. Out: its applications, where their providers run, and word of every change. Called by
-``trellis.lattice.connection.lattices`` beside each watch. Invariants: an event is acted on in the same turn of the
-loop; wadm is asked for a list only about what an event does not prove: that an application is gone at once, the rest
-when events are quiet; one manifest that cannot be read has wadm asked ever less often; a question that fails takes
-nothing away (see ``applications``); garbage changes nothing.
+In: a connection, the address of a lattice. Out: its applications, the hosts of their providers, and notifications of
+changes. Called by ``trellis.lattice.connection.lattices`` for each watch. Invariants: an event takes effect in the same
+turn of the event loop; wadm is queried only for what events do not prove: a deletion at once, the rest when events are
+quiet; an unreadable manifest is queried with increasing delays; a failed query removes nothing (see ``applications``);
+invalid data changes nothing.
 """
 
 from __future__ import annotations

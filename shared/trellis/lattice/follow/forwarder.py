@@ -1,10 +1,9 @@
-"""Hands the events of one lattice on, each at least once, in the order in which its streams have them.
+"""Forwards the events of one lattice, each at least once, in the order of its streams.
 
-In: a link, a lattice's address. Out: events to whoever keeps them longer than the 70 s for which wadm does. Called by
-``trellis.lattice.connection.lattices`` beside each watch. Invariants: an event is acknowledged once it was taken; a
-stream that was re-created is read from its beginning; a fetch lasts no longer than 5 s, so that none outlives its
-server; nobody waits for a lattice without wadm, or one that is unreachable; a lattice that says ever more is read no
-faster than the bound.
+In: a connection, the address of a lattice. Out: events for a store that keeps them longer than the 70 s of wadm. Called
+by ``trellis.lattice.connection.lattices`` for each watch. Invariants: an event is acknowledged after it was stored; a
+re-created stream is read from its beginning; a fetch lasts at most 5 s, so that none outlives its server; a lattice
+without wadm or an unreachable one delays nothing else; a lattice is read no faster than the bound.
 """
 
 from __future__ import annotations

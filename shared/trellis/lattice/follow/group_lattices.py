@@ -1,8 +1,8 @@
-"""Follows the lattices of host groups, at the addresses and with the credentials that they have now.
+"""Follows the lattices of host groups, at their current addresses and with their current credentials.
 
-In: keys, of lattices or of host groups, and the host groups that a key stands for. Out: addresses, for what follows
-lattices in a service. Called by ``app`` of services, for a queue of keys. Invariants: a Secret that cannot be read
-changes nothing: the lattice is followed as it was; of several host groups the oldest says where their lattice is.
+In: keys, of lattices or of host groups, and the host groups of each key. Out: addresses, for the followers of a
+service. Called by ``app`` of services, for a queue of keys. Invariants: while a Secret cannot be read, the lattice is
+followed with the former address; the oldest of several host groups determines the address.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The hosts of one lattice, from their heartbeats and their answers.
+"""The hosts of one lattice, from their heartbeats and answers.
 
-In: a link and a lattice's name. Out: the hosts of now, and word of every change. Called by
-``trellis.lattice.connection.lattices``. Invariants: hosts are known within a second of the link's being there (they are
-asked, not waited for); nothing is forgotten because a link broke; garbage is counted and told once a minute, and
-changes nothing.
+In: a connection and the name of a lattice. Out: the current hosts, and notifications of changes. Called by
+``trellis.lattice.connection.lattices``. Invariants: hosts are known within a second of a connect, because they are
+queried; a lost connection removes nothing; invalid messages are counted, logged once a minute, and change nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Which of several clusters on one lattice owns its applications: the first that says so, until it is silent for long.
+"""The claim of one of several clusters on the applications of a lattice.
 
-In: a link, a lattice's address, a cluster's name. Out: the owner, and word of every change. Called by what keeps
-applications. Invariants: a claim is made only where there is none, by compare-and-swap; it is written again three times
-within its lifetime; whoever holds it stops a third of that before the server forgets it, counted on its own clock from
-before it wrote, so that no two clocks are compared (ADR 0046).
+In: a connection, the address of a lattice, the name of a cluster. Out: the owner, and notifications of changes. Called
+by the services that manage applications. Invariants: a claim is created only if there is none, by compare-and-swap; it
+is refreshed three times within its lifetime; the owner stops a third of the lifetime before the server expires the
+claim, by its own clock from before the write, so that no two clocks are compared (ADR 0046).
 """
 
 from __future__ import annotations

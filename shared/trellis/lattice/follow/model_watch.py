@@ -1,8 +1,8 @@
-"""The applications that wadm has of one lattice, followed by its events.
+"""The applications of one lattice in wadm, followed by its events.
 
-In: a link and a lattice's name. Out: the applications of now, and word of every change. Called by
-``trellis.lattice.connection.lattices``. Invariants: wadm is asked for its list at the start, on each new connection,
-and where events leave a doubt; nothing is forgotten because a link broke or wadm is unreachable.
+In: a connection and the name of a lattice. Out: the current applications, and notifications of changes. Called by
+``trellis.lattice.connection.lattices``. Invariants: wadm is queried at the start, after each connect, and after events
+that do not contain the change; a lost connection or an unreachable wadm removes nothing.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Reads the bucket in which wadm keeps its applications, by one pull consumer of our own for all lattices of a link.
+"""Reads the bucket in which wadm stores applications, with one pull consumer for all lattices of a connection.
 
-In: a link, the portions of lattices. Out: entries for each. Run beside each link by services that keep applications,
-joined by ``lattice_store``. Invariants: a consumer has a name that nobody else has, and vanishes a minute after its
-last fetch; a fetch lasts 5 s at most and ends with its connection; a message that was missed, a bucket that was made
-again, a lattice that joins, and every ten minutes mean to read all of it again; nothing is forgotten before that was
-read to its end (ADR 0045); an entry costs only the lattices whose key it can be (ADR 0077); of a lattice that has too
-much nothing is known, and it joins again in a while.
+In: a connection, the portions of lattices. Out: entries for each. Run for each connection by services that manage
+applications, joined by ``lattice_store``. Invariants: the consumer has a unique name and expires a minute after its
+last fetch; a fetch lasts at most 5 s and ends with its connection; a missed message, a re-created bucket, an additional
+lattice, and a timer of ten minutes cause a complete read; nothing is removed before that read is complete (ADR 0045);
+an entry affects only the lattices that its key can belong to (ADR 0077); a lattice that exceeds the limits is unknown,
+and is retried later.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The applications of one lattice: from wadm's storage, or where that may not be read, from wadm's answers.
+"""The applications of one lattice: from the storage of wadm, or from answers of wadm without access to it.
 
-In: a lattice's address and link. Out: a :class:`trellis.lattice.domain.store.ModelStore`, and word of every change.
-Called by services that keep applications, for each lattice on its link. Invariants: nobody waits for a lattice; what
-was known of one that is unreachable stays, and ``synced_at`` says that it may be old; without the storage no deletion
-is proved.
+In: the address and connection of a lattice. Out: a :class:`trellis.lattice.domain.store.ModelStore`, and notifications
+of changes. Called by services that manage applications, for each lattice of a connection. Invariants: no caller waits
+for a lattice; the state of an unreachable lattice stays, and ``synced_at`` shows its age; without the storage no
+deletion is proved.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What one lattice has in the storage that wadm keeps for all lattices of its NATS: its part of a bucket.
+"""The part of the wadm bucket that belongs to one lattice.
 
-In: entries and news of a bucket that is read for several lattices. Out: the lattice's applications, since when they are
-complete, and word of every change. Made by ``lattice_store``, filled by ``bucket``. Invariants: nothing is forgotten
-before all was read to its end (ADR 0045); what one lattice has too much of, or what of it cannot be read, costs no
-other lattice (ADR 0077).
+In: entries and updates of a bucket that is read for several lattices. Out: the applications of the lattice, the time of
+the last complete read, and notifications of changes. Created by ``lattice_store``, filled by ``bucket``. Invariants:
+nothing is removed before a complete read (ADR 0045); excess or unreadable entries of one lattice affect no other
+lattice (ADR 0077).
 """
 
 from __future__ import annotations

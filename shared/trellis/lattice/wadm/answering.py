@@ -1,7 +1,8 @@
-"""Whether anybody answers for wadm: its storage can be read, and its last words heard, long after it died.
+"""Checks that wadm answers: its storage and last messages remain readable after it stopped.
 
-In: a client of wadm, its link. Out: why wadm is silent, and word of every change. Called by ``lattice_store``.
-Invariants: one question at a time; a restart of wadm is no silence; a user who may not ask takes nothing for silence.
+In: a client of wadm, its connection. Out: the reason why wadm does not answer, and notifications of changes. Called by
+``lattice_store``. Invariants: one query at a time; a restart of wadm does not count; a NATS user without permission to
+query does not count as missing answer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Asks wadm about the applications of one lattice, and tells it what to do with them.
+"""Client of the wadm API for the applications of one lattice.
 
-In: a link and a lattice's address. Out: what wadm answered. Called by services that keep applications. Invariants: a
-question waits for one answer, 5 s, to put 10 s at most; what wadm refuses is told in its words; nothing is tried again.
-Source: wadm 0.21, ``[<account>.]wadm.api.<lattice>.model.<verb>[.<application>]``.
+In: a connection and the address of a lattice. Out: answers of wadm. Called by services that manage applications.
+Invariants: a request has one answer within 5 s, a put within 10 s; errors contain the message of wadm; nothing is
+retried. Source: wadm 0.21, ``[<account>.]wadm.api.<lattice>.model.<verb>[.<application>]``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The named configurations of a lattice that say where something listens.
+"""Reads the named configurations of a lattice that contain listen addresses.
 
-In: a link, names. Out: of each what of it says an address, and nothing else: others may have secrets in them. Called by
-``trellis.lattice.follow.comparison``. Invariants: one that could not be read keeps what it had; one that is not there
-says nothing, which is known then. Source: wasmCloud 1.x keeps them in the KV bucket ``CONFIGDATA_<lattice>`` as maps of
-strings. They are got one by one: a client's watch of a bucket can be deaf after its server's restart. A tenant's bucket
-is in the tenant's own account: from wadm's account a host is asked, by the control interface, which NATS brings there
+In: a connection, names. Out: the listen address of each, and nothing else, because others may contain secrets. Called
+by ``trellis.lattice.follow.comparison``. Invariants: an unreadable configuration keeps its former value; a missing one
+has no address. Source: wasmCloud 1.x stores them in the KV bucket ``CONFIGDATA_<lattice>`` as maps of strings. They are
+read one by one: a bucket watch of the client may stall after a restart of the server. The bucket of a tenant is in the
+account of the tenant: from the account of wadm a host is queried through the control interface, which NATS imports
 because wadm needs it.
 """
 

@@ -1,9 +1,8 @@
-"""A lattice's applications as wadm's answers tell them, for users who may not read its storage.
+"""The applications of a lattice from answers of wadm, for NATS users without access to its storage.
 
-In: a client of wadm. Out: the applications and their statuses, since when they are complete. Called by
-``lattice_store`` while the bucket is unreadable. Invariants: at most 16 questions at once; a version is asked for once;
-what wadm says of itself only shortens the wait; nothing here proves that an application was deleted, and a question
-that fails takes nothing away.
+In: a client of wadm. Out: the applications and their statuses, and the time of the last complete list. Called by
+``lattice_store`` while the bucket is unreadable. Invariants: at most 16 requests at once; a version is requested once;
+events of wadm only shorten the wait; nothing here proves a deletion, and a failed request removes nothing.
 """
 
 from __future__ import annotations

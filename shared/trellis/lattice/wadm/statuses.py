@@ -1,11 +1,10 @@
-"""What wadm last said of each application of a lattice: heard when it says it, asked for when that may be missed.
+"""The last status of each application of a lattice, from published statuses and queries of wadm.
 
-In: a link, a client of wadm. Out: statuses, word of every change. Called by ``lattice_store``. Invariants: an answer
-never replaces what was heard after it was asked for; what was said of one deployed version is never told of another
-(ADR 0049); at most 16 questions at once; an application without an answer costs no question about another; garbage
-changes nothing; nothing is kept of what is no application, and no more of all together than the bound: what has to go
-is asked for when it is time for that.
-Source: wadm 0.21 says a status on ``wadm.status.<lattice>.<application>`` when it is another than the one before.
+In: a connection, a client of wadm. Out: statuses, and notifications of changes. Called by ``lattice_store``.
+Invariants: an answer never replaces a status published after the query; the status of one deployed version is never
+reported for another (ADR 0049); at most 16 queries at once; an application without an answer delays no other; invalid
+data changes nothing; memory is bounded, and evicted statuses are queried again when due. Source: wadm 0.21 publishes a
+status on ``wadm.status.<lattice>.<application>`` when it changes.
 """
 
 from __future__ import annotations
