@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,6 +33,7 @@ from trellis_cli.apps.ask import NoLatticeError, address_of, asking, group_of, r
 from trellis_cli.apps.model import Rollback, RollbackError, gitops_of, plan_rollback, target_of
 from trellis_cli.common.errors import CommandError, exit_on_error, say
 from trellis_cli.common.gather import connected
+from trellis_cli.common.objects import ObjectName, read_object
 from trellis_cli.common.options import ContextOption, KubeconfigOption
 from trellis_cli.common.output import Format, OutputOption, console, one_line, print_json
 from trellis_cli.common.settings import ClientSettings, client_settings
@@ -39,7 +41,10 @@ from trellis_cli.common.settings import ClientSettings, client_settings
 MANAGER: Final = "application-manager"
 _EXPECTED: Final = (LinkAwayError, LatticeDataError, WadmRefusedError, NoLatticeError, RollbackError)
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="of the object, or of the application in wadm")]
+NameArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="NAME | application/NAME", help="the object, or the application in wadm"),
+]
 NamespaceOption = Annotated[str | None, typer.Option("--namespace", "-n", help="of the object, if its name is not one")]
 NatsOption = Annotated[
     str | None, typer.Option("--nats", metavar="URL", help="NATS of the lattice, in place of the address of its hosts")
@@ -62,7 +67,7 @@ def history(  # noqa: PLR0913, PLR0917 - options of a command line
     """
     with exit_on_error(*_EXPECTED):
         settings = client_settings(kubeconfig=kubeconfig, context=context)
-        item, rows = asyncio.run(_history(settings, name, namespace, live=live or nats is not None, nats=nats))
+        item, rows = asyncio.run(_history(settings, app_of(name, namespace), live=live or nats is not None, nats=nats))
         _show_history(item, rows, output)
 
 
@@ -87,7 +92,9 @@ def rollback(  # noqa: PLR0913, PLR0917 - options of a command line
     """
     with exit_on_error(*_EXPECTED):
         settings = client_settings(kubeconfig=kubeconfig, context=context)
-        asyncio.run(_rollback(settings, Asked(name, namespace, to, nats, force, dry_run, yes, output)))
+        wanted = app_of(name, namespace)
+        asked = Asked(wanted.name, wanted.namespace, to, nats, force, dry_run, yes, output)
+        asyncio.run(_rollback(settings, asked))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +109,11 @@ class Asked:
     dry_run: bool
     yes: bool
     output: Format
+
+
+def app_of(words: Sequence[str], namespace: str | None) -> ObjectName:
+    """Return the Application that words name; raises SettingsError for another kind."""
+    return read_object(words, ("application",), namespace, default="application")
 
 
 async def find_app(kube: Kube, name: str, namespace: str | None) -> Manifest:
@@ -124,10 +136,10 @@ async def find_app(kube: Kube, name: str, namespace: str | None) -> Manifest:
 
 
 async def _history(
-    settings: ClientSettings, name: str, namespace: str | None, *, live: bool, nats: str | None
+    settings: ClientSettings, wanted: ObjectName, *, live: bool, nats: str | None
 ) -> tuple[Manifest, list[VersionRow]]:
     async with connected(settings) as kube:
-        item = await find_app(kube, name, namespace)
+        item = await find_app(kube, wanted.name, wanted.namespace)
         if not live:
             return item, history_of(item)
         async with await _wadm(kube, item, nats) as wadm:

@@ -14,6 +14,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from trellis.config.settings import SettingsError
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import WASM_CONTROLLERS
@@ -24,6 +25,7 @@ from trellis.read_model.reading.served import list_served
 from trellis.read_model.tables.controllers import HOST, ControllerRow, controller_row
 from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error
 from trellis_cli.common.gather import connected
+from trellis_cli.common.objects import read_object
 from trellis_cli.common.options import ContextOption, KubeconfigOption
 from trellis_cli.common.output import Format, OutputOption, console, one_line, print_json
 from trellis_cli.common.settings import ClientSettings, client_settings
@@ -55,8 +57,11 @@ def controllers(
     if ctx.invoked_subcommand is not None:
         return
     with exit_on_error():
-        if name and not namespace:
-            raise CommandError("--name needs --namespace: names are those of a namespace")
+        if name:
+            wanted = read_object([name], ("controller",), namespace, default="controller")
+            name, namespace = wanted.name, wanted.namespace
+            if not namespace:
+                raise SettingsError("--name: needs --namespace")
         rows = asyncio.run(_read(client_settings(kubeconfig=kubeconfig, context=context), namespace, name))
         _show(rows, namespace, output)
         if any(not row.ready and row.state != "Paused" for row in rows):

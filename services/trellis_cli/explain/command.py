@@ -1,15 +1,13 @@
-"""``trellis explain KIND/NAME``: why something is, or is not, as it should be: the answer first, then the whole chain.
+"""``trellis explain KIND NAME``: the cause of an object's state in the first line, then the whole chain.
 
-In: flags. Out: a page or JSON, and exit status 1 if a step of the chain is not well. Called by the command line. Writes
+In: flags. Out: a page or JSON; exit status 1 if a step of the chain is not healthy. Called by the command line. Writes
 nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-import difflib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
@@ -18,6 +16,7 @@ from rich.text import Text
 
 from trellis.bus.dead_letters.read import DeadLetter
 from trellis.bus.dead_letters.store import dead_letters
+from trellis.config.settings import SettingsError
 from trellis.installer_api.parse_int import whole
 from trellis.read_model.explain.page import Explanation
 from trellis.read_model.reading.cluster import Reading
@@ -27,37 +26,29 @@ from trellis.read_model.reading.find import NotThereError
 from trellis.telemetry import setup_logging
 from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error
 from trellis_cli.common.gather import connected
+from trellis_cli.common.objects import ObjectName, read_object
 from trellis_cli.common.options import ContextOption, KubeconfigOption
 from trellis_cli.common.output import Format, OutputOption, console, one_line, print_json, print_text
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.explain.grant_read import grant_page
 
-KINDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "node": ("nodes", "no"),
-    "shim": ("shims", "shims.runtime.spinkube.dev"),
-    "hostgroup": ("wasmcloudhostconfig", "wasmcloudhostconfigs", "wasmcloudhostconfigs.k8s.wasmcloud.dev", "whc"),
-    "application": ("applications", "applications.core.oam.dev", "app", "apps"),
-    "service": ("services", "svc"),
-    "controller": ("controllers", "wasmcontroller", "wasmcontrollers", "wasmcontrollers.trellis.dev", "wasmctl"),
-    "secretgrant": ("secretgrants", "secretgrants.trellis.dev"),
-    "deadletter": ("letter", "deadletters", "letters"),
-}
-"""By kind its other names: those that Kubernetes takes, and short ones."""
-_NAMES: Final = {name: kind for kind, others in KINDS.items() for name in (kind, *others)}
-_CLUSTERED: Final = frozenset({"node", "shim", "deadletter"})
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What the person at the terminal asked about."""
-
-    kind: str
-    name: str
-    namespace: str | None
+KINDS: Final = (
+    "node",
+    "shim",
+    "hostgroup",
+    "application",
+    "service",
+    "controller",
+    "secretgrant",
+    "deadletter",
+)
+"""The kinds that have a page."""
 
 
 def explain(
-    what: Annotated[str, typer.Argument(metavar="KIND/NAME", help=f"KIND is one of: {', '.join(KINDS)}")],
+    what: Annotated[
+        list[str], typer.Argument(metavar="KIND NAME | KIND/NAME", help=f"KIND is one of: {', '.join(KINDS)}")
+    ],
     namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="of the object; all, if not given")] = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
@@ -82,30 +73,18 @@ def explain(
             raise SystemExit(EXIT_FAILED)
 
 
-def read_argument(what: str, namespace: str | None) -> Asked:
-    """Return what is meant by ``KIND/NAME``, ``KIND/NAMESPACE/NAME``, in any case of the kind.
+def read_argument(words: Sequence[str], namespace: str | None) -> ObjectName:
+    """Return the object to explain.
 
     Raises:
-        CommandError: it is none of these.
+        SettingsError: the words name no object that has a page.
     """
-    kind, _, rest = what.partition("/")
-    place, _, name = rest.rpartition("/")
-    found = _NAMES.get(kind.lower())
-    if found is None or not name or "/" in place or (place and (namespace or found in _CLUSTERED)):
-        raise CommandError(f"cannot explain {what!r}: {_instead(kind.lower(), rest, known=found is not None)}")
-    return Asked(found, name, place or namespace)
+    if words and words[0].partition("/")[0].lower() in {"secret", "secrets"}:
+        raise SettingsError("secrets have no page: use `trellis secrets check --app NAME`")
+    return read_object(words, KINDS, namespace)
 
 
-def _instead(kind: str, rest: str, *, known: bool) -> str:
-    """Return what to write, or to run, in place of what names no object."""
-    if kind in {"secret", "secrets"}:
-        return "`trellis secrets check --app NAME` says which rule lets the secrets of an application through"
-    near = [] if known else difflib.get_close_matches(kind, _NAMES, n=1)
-    meant = f"did you mean {near[0]}/{rest or 'NAME'}? Otherwise " if near else ""
-    return f"{meant}write KIND/NAME, where KIND is one of: {', '.join(KINDS)}"
-
-
-async def _page(settings: ClientSettings, asked: Asked) -> Explanation:
+async def _page(settings: ClientSettings, asked: ObjectName) -> Explanation:
     async with connected(settings) as kube:
         try:
             return await _found(settings, Reading(kube, settings.namespace), asked)
@@ -113,7 +92,7 @@ async def _page(settings: ClientSettings, asked: Asked) -> Explanation:
             return error.page
 
 
-async def _found(settings: ClientSettings, reading: Reading, asked: Asked) -> Explanation:
+async def _found(settings: ClientSettings, reading: Reading, asked: ObjectName) -> Explanation:
     if asked.kind == "secretgrant":
         return await grant_page(reading, asked.name, asked.namespace)
     return await page_of(reading, settings.installer_namespace, asked.kind, asked.name, asked.namespace)

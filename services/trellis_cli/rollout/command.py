@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Final
 
 import typer
@@ -20,6 +20,7 @@ from trellis.kube.errors import Unavailable
 from trellis.read_model.tables.rollout import Phase, Standing, World, document, standing_of
 from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error, explain, say
 from trellis_cli.common.gather import connected
+from trellis_cli.common.objects import read_object
 from trellis_cli.common.options import ContextOption, KubeconfigOption
 from trellis_cli.common.output import Format, OutputOption, console, print_json, print_text
 from trellis_cli.common.settings import ClientSettings, client_settings
@@ -34,7 +35,12 @@ _OUTAGE_SECONDS: Final = 30.0
 
 app = typer.Typer(help="Follow, hold, go on with and take back a Shim's rollout.", no_args_is_help=True)
 
-ShimArgument = Annotated[str, typer.Argument(metavar="SHIM", help="name of the Shim")]
+ShimArgument = Annotated[list[str], typer.Argument(metavar="NAME | shim/NAME", help="the Shim")]
+
+
+def shim_name(words: Sequence[str]) -> str:
+    """Return the name of the Shim; raises SettingsError for anything else."""
+    return read_object(words, ("shim",), default="shim").name
 
 
 @app.command()
@@ -59,11 +65,11 @@ def status(
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
-        seconds = _seconds(timeout, watch=watch)
+        name, seconds = shim_name(shim), _seconds(timeout, watch=watch)
         if watch:
-            failed = _watch(settings, shim, seconds, output)
+            failed = _watch(settings, name, seconds, output)
         else:
-            world = asyncio.run(_read(settings, shim)).world
+            world = asyncio.run(_read(settings, name)).world
             standing = standing_of(world)
             _show(standing, world, output)
             failed = standing.broken
@@ -200,7 +206,7 @@ async def _follow(
 
 
 def _change(
-    shim: str,
+    shim: Sequence[str],
     wanted: Callable[[Found], Change],
     kubeconfig: KubeconfigOption,
     context: ContextOption,
@@ -208,11 +214,12 @@ def _change(
 ) -> None:
     async def run(settings: ClientSettings) -> Change:
         async with connected(settings) as kube:
-            return await change(kube, settings, shim, wanted)
+            return await change(kube, settings, name, wanted)
 
     with exit_on_error():
+        name = shim_name(shim)
         done = asyncio.run(run(client_settings(kubeconfig=kubeconfig, context=context)))
         if output is Format.JSON:
-            print_json(done.document(shim))
+            print_json(done.document(name))
         else:
             print_text(done.said)

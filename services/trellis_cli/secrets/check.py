@@ -35,7 +35,7 @@ from trellis.read_model.reading.cluster import REVIEWS
 from trellis.read_model.reading.served import list_served
 from trellis.read_model.tables.apps import application_of
 from trellis_cli.apps.ask import NoLatticeError, group_of, read_groups
-from trellis_cli.apps.history import find_app
+from trellis_cli.apps.history import app_of, find_app
 from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error
 from trellis_cli.common.gather import connected
 from trellis_cli.common.options import ContextOption, KubeconfigOption
@@ -120,7 +120,8 @@ def check(  # noqa: PLR0913, PLR0917 - options of a command line
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         token, step = _token(entity_jwt)
         service = load(Settings, secrets_users=users, secrets_backend=backend)
-        asked = Asked(app, namespace, token, frozenset(service.secrets_users), service.secrets_backend)
+        wanted = app_of([app], namespace)
+        asked = Asked(wanted.name, wanted.namespace, token, frozenset(service.secrets_users), service.secrets_backend)
         checked = asyncio.run(_check(settings, asked, step))
         _show(checked, output)
         if not checked.well:

@@ -24,17 +24,31 @@ from trellis.read_model.live.audience import Audience, Pace
 from trellis.read_model.live.watching import Place, parts_of
 from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error, say
 from trellis_cli.common.gather import connected
+from trellis_cli.common.objects import read_kind
 from trellis_cli.common.options import ContextOption, KubeconfigOption
 from trellis_cli.common.output import Format, OutputOption, console, print_json
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.top.keys import Screen, listening, press
-from trellis_cli.top.model import Entities, Kind, Wanted, chosen, difference, lacking, notes, rows, sorts, unread
+from trellis_cli.top.model import (
+    SHEETS,
+    Entities,
+    Kind,
+    Wanted,
+    chosen,
+    difference,
+    lacking,
+    notes,
+    rows,
+    sorts,
+    unread,
+)
 from trellis_cli.top.views import screen_of, sheet_of
 
 _PACE: Final = Pace(0.1, 20_000)
 _REDRAW_SECONDS: Final = 1.0
 """At the latest: the terminal may have another size by then, or the API server be away."""
 _ONCE_SECONDS: Final = 30.0
+SHEET_KINDS: Final = {sheet.of: kind for kind, sheet in SHEETS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +66,10 @@ class Asked:
 
 
 def top(  # noqa: PLR0913, PLR0917 - a command's flags
-    kind: Annotated[Kind | None, typer.Argument(help="to begin with; without a terminal the only one")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Argument(help=f"first sheet, the only one without a terminal; one of: {', '.join(SHEET_KINDS)}"),
+    ] = None,
     namespace: Annotated[
         list[str] | None, typer.Option("--namespace", "-n", help="to look at (repeatable); all, if not given")
     ] = None,
@@ -71,7 +88,8 @@ def top(  # noqa: PLR0913, PLR0917 - a command's flags
     "namespace", "say", "do"}]}`; without it a line for each change: `{"set": {ID: {…}}, "gone": [ID]}`.
     """
     with exit_on_error():
-        asked = Asked(kind, tuple(namespace or ()), Wanted(_column(sort, kind), reverse, words))
+        sheet = SHEET_KINDS[read_kind(kind, SHEET_KINDS)] if kind else None
+        asked = Asked(sheet, tuple(namespace or ()), Wanted(_column(sort, sheet), reverse, words))
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         if output is Format.JSON and not once:
             asyncio.run(_follow(settings, asked))

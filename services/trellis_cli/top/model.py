@@ -28,7 +28,7 @@ class Kind(StrEnum):
 
     NODES = "nodes"
     SHIMS = "shims"
-    GROUPS = "groups"
+    HOST_GROUPS = "hostgroups"
     HOSTS = "hosts"
     APPLICATIONS = "applications"
     SERVICES = "services"
@@ -135,7 +135,7 @@ SHEETS: Final[Mapping[Kind, Sheet]] = {
         ),
         ("shims", "nodes", "ledgers"),
     ),
-    Kind.GROUPS: Sheet(
+    Kind.HOST_GROUPS: Sheet(
         "hostgroup",
         (
             *_HEAD,

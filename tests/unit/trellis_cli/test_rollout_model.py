@@ -210,7 +210,7 @@ def test_resuming_a_paused_rollout_forgives_nothing() -> None:
     ("annotations", "path", "value"),
     [
         (None, "/metadata/annotations", {names.ANNOTATION_ACKNOWLEDGED: "600"}),
-        ({}, "/metadata/annotations/trellis.dev~1failures-forgiven", "600"),
+        ({}, "/metadata/annotations/trellis.dev~1failures-acknowledged-at", "600"),
     ],
 )
 def test_resuming_a_halted_rollout_forgives_up_to_its_last_failure(
