@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from trellis.crds.kinds import BY_DIRECTORY, Kind, make_definition
@@ -26,7 +25,7 @@ from trellis.read_model.reading.served import look_at
 from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error
 from trellis_cli.common.gather import connected
 from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, print_json
+from trellis_cli.common.output import DocumentOption, Format, NoHeadersOption, make_table, print_document, print_result
 from trellis_cli.common.settings import ClientSettings, client_settings
 
 OURS: Final[tuple[Kind, ...]] = tuple(kind for kinds in BY_DIRECTORY.values() for kind in kinds)
@@ -48,7 +47,8 @@ def check(
     kinds: KindsArgument = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
+    no_headers: NoHeadersOption = False,
 ) -> None:
     """Show whose definition of each kind stands in the cluster; ends with 1 if one is not ours, or is not served.
 
@@ -58,7 +58,7 @@ def check(
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         standings = asyncio.run(_check(settings, chosen(kinds)))
-        _show(standings, output)
+        _show(standings, output, no_headers=no_headers)
         if not _ok(standings):
             raise SystemExit(EXIT_FAILED)
 
@@ -71,7 +71,8 @@ def apply(
     ] = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
+    no_headers: NoHeadersOption = False,
 ) -> None:
     """Define the kinds as this version of Trellis has them, and wait until they are served.
 
@@ -80,7 +81,7 @@ def apply(
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
-        _show(asyncio.run(_apply(settings, chosen(kinds), adopt=adopt)), output)
+        _show(asyncio.run(_apply(settings, chosen(kinds), adopt=adopt)), output, no_headers=no_headers)
 
 
 def chosen(kinds: Sequence[str] | None) -> list[Kind]:
@@ -169,14 +170,12 @@ def _ok(standings: Sequence[Standing]) -> bool:
     return all(one.place is Place.CURRENT and not one.message for one in standings)
 
 
-def _show(standings: Sequence[Standing], output: Format) -> None:
-    if output is Format.JSON:
-        print_json({"ok": _ok(standings), "kinds": [one.document() for one in standings]})
+def _show(standings: Sequence[Standing], output: Format, *, no_headers: bool) -> None:
+    if output.structured:
+        print_document(output, {"ok": _ok(standings), "kinds": [one.document() for one in standings]})
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("KIND", "DEFINITION", "MESSAGE"):
-        table.add_column(heading, no_wrap=heading != "MESSAGE", overflow="fold")
+    table = make_table("KIND", "DEFINITION", "MESSAGE", fold={"MESSAGE"})
     for one in standings:
         style = "green" if one.place is Place.CURRENT else "bold red" if one.place in REFUSED else "yellow"
         table.add_row(one.name, Text(one.place.value, style=style), Text(one.message))
-    console().print(table)
+    print_result(table, no_headers=no_headers)

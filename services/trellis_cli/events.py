@@ -22,7 +22,7 @@ from trellis.config.settings import SettingsError
 from trellis.events.subjects import FACTS, ROOT_EVENTS, pattern_filter
 from trellis.telemetry import setup_logging
 from trellis_cli.common.errors import EXIT_INTERRUPTED, exit_on_error, say
-from trellis_cli.common.output import Format, OutputOption, one_line, print_json, print_text
+from trellis_cli.common.output import DocumentOption, Format, one_line, print_document, print_text
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.common.times import span
 
@@ -70,7 +70,7 @@ def tail_events(  # noqa: PLR0913, PLR0917 - options of a command line
     until: UntilOption = None,
     last: LastOption = None,
     nats_url: NatsOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
     json: JsonOption = False,
 ) -> None:
     """Follow the facts on the bus until Ctrl-C, or until --until: old ones if asked for, then new ones.
@@ -103,7 +103,7 @@ def replay_events(  # noqa: PLR0913, PLR0917 - options of a command line
         bool, typer.Option("--original-pace", help="with the time between facts that was between them")
     ] = False,
     nats_url: NatsOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
     json: JsonOption = False,
 ) -> None:
     """Show the facts that were said, oldest first, and end: everything the stream still has, or what is asked for.
@@ -250,6 +250,8 @@ def document_of(event: TailedEvent) -> dict[str, Any]:
 
 
 def _shower(output: Format, *, json: bool) -> Callable[[TailedEvent], None]:
-    if json or output is Format.JSON:
-        return lambda event: print_json(document_of(event), lines=True)
+    if json:
+        output = Format.JSON
+    if output.structured:
+        return lambda event: print_document(output, document_of(event), lines=True)
     return lambda event: print_text(line_of(event))

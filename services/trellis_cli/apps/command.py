@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from trellis.kube.client import Kube
@@ -33,8 +32,24 @@ from trellis_cli.apps.ask import NoLatticeError, address_of, asking, by_lattice,
 from trellis_cli.apps.history import history, rollback
 from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error, explain
 from trellis_cli.common.gather import connected
-from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, one_line, print_json
+from trellis_cli.common.objects import printed_name
+from trellis_cli.common.options import (
+    AllNamespacesOption,
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    one_namespace,
+)
+from trellis_cli.common.output import (
+    Format,
+    NoHeadersOption,
+    OutputOption,
+    make_table,
+    one_line,
+    print_document,
+    print_names,
+    print_result,
+)
 from trellis_cli.common.settings import ClientSettings, client_settings
 
 PHASES: Final = {
@@ -49,7 +64,6 @@ _NONE: Final = "-"
 _ASKED_AT_ONCE: Final = 16
 _CANNOT: Final = (LinkAwayError, LatticeDataError, WadmRefusedError, NoLatticeError, KubeError)
 
-NamespaceOption = Annotated[str | None, typer.Option("--namespace", "-n", help="of the objects; all, if not given")]
 NatsOption = Annotated[
     str | None, typer.Option("--nats", metavar="URL", help="NATS of the lattice, in place of the address of its hosts")
 ]
@@ -61,12 +75,14 @@ app = typer.Typer(help="Applications in Kubernetes and in wadm: list, compare, h
 def apps(  # noqa: PLR0913, PLR0917 - options of a command line
     ctx: typer.Context,
     namespace: NamespaceOption = None,
+    all_namespaces: AllNamespacesOption = False,
     lattice: Annotated[str | None, typer.Option("--lattice", "-l", help="only of this lattice")] = None,
     live: Annotated[bool, typer.Option("--live", help="ask wadm now, and show where both sides differ")] = False,
     nats: NatsOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: OutputOption = Format.TABLE,
+    no_headers: NoHeadersOption = False,
 ) -> None:
     """List applications: lattice, phase, deployed version, when both sides last became equal.
 
@@ -81,14 +97,14 @@ def apps(  # noqa: PLR0913, PLR0917 - options of a command line
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         if nats and not live:
             raise CommandError("--nats goes with --live: without it nothing but Kubernetes is asked")
-        wanted = Wanted(namespace, lattice, nats)
+        wanted = Wanted(one_namespace(namespace, all_namespaces=all_namespaces), lattice, nats)
         if live:
             rows = asyncio.run(_live(settings, wanted))
-            _show_live(rows, output)
+            _show_live(rows, output, no_headers=no_headers)
             if any(row.differences or row.unknown for row in rows):
                 raise SystemExit(EXIT_FAILED)
         else:
-            _show([row_of(item) for item in asyncio.run(_read(settings, wanted))], output)
+            _show([row_of(item) for item in asyncio.run(_read(settings, wanted))], output, no_headers=no_headers)
 
 
 app.command()(history)
@@ -194,38 +210,50 @@ async def _difference(wadm: Wadm, item: Manifest, model: Model) -> str:
     return "" if same else f"the manifest is not that of version {shown}"
 
 
-def _show(rows: Sequence[AppRow], output: Format) -> None:
+def _show(rows: Sequence[AppRow], output: Format, *, no_headers: bool) -> None:
     now = datetime.now(UTC)
-    if output is Format.JSON:
-        print_json({"apps": [row.document(now) for row in rows]})
+    if output.structured:
+        print_document(output, {"apps": [row.document(now) for row in rows]})
+        return
+    if output is Format.NAME:
+        print_names(printed_name("application", row.name) for row in rows)
         return
     if not rows:
-        console().print(Text("no applications: `kubectl apply` one, or `wash app put` it; see kind Application"))
+        print_result(Text("no applications: `kubectl apply` one, or `wash app put` it; see kind Application"))
         return
-    table = _table("NAMESPACE", "NAME", "LATTICE", "PHASE", "DEPLOYED", "SYNCED", "MESSAGE")
+    more = ("APPLICATION",) if output is Format.WIDE else ()
+    table = make_table(
+        *("NAMESPACE", "NAME", *more, "LATTICE", "PHASE", "DEPLOYED", "SYNCED", "MESSAGE"),
+        fold={"NAME", "APPLICATION", "LATTICE", "DEPLOYED", "MESSAGE"},
+    )
     for row in rows:
         table.add_row(
             Text(row.namespace),
-            Text(row.name if row.name == row.application else f"{row.name} ({one_line(row.application)})"),
+            Text(row.name),
+            *((Text(one_line(row.application)),) if more else ()),
             Text(one_line(row.lattice) or _NONE),
             _phase(row.phase),
             Text(one_line(row.deployed) or _NONE),
             _age(row.synced_at, now),
             Text(one_line(row.problem)),
         )
-    console().print(table)
+    print_result(table, no_headers=no_headers)
 
 
-def _show_live(rows: Sequence[LiveRow], output: Format) -> None:
+def _show_live(rows: Sequence[LiveRow], output: Format, *, no_headers: bool) -> None:
     now = datetime.now(UTC)
-    if output is Format.JSON:
+    if output.structured:
         ok = not any(row.differences or row.unknown for row in rows)
-        print_json({"ok": ok, "apps": [row.document(now) for row in rows]})
+        print_document(output, {"ok": ok, "apps": [row.document(now) for row in rows]})
+        return
+    if output is Format.NAME:
+        print_names(printed_name("application", row.app.name) for row in rows if row.app is not None)
         return
     if not rows:
-        console().print(Text("no applications, on either side"))
+        print_result(Text("no applications, on either side"))
         return
-    table = _table("LATTICE", "NAME", "KUBERNETES", "WADM", "DIFFERENCE")
+    headings = ("LATTICE", "NAME", "KUBERNETES", "WADM", "DIFFERENCE")
+    table = make_table(*headings, fold=headings)
     for row in rows:
         here, there = _NONE, _NONE
         if row.app is not None:
@@ -236,14 +264,7 @@ def _show_live(rows: Sequence[LiveRow], output: Format) -> None:
         style = "bold red" if row.differences else "yellow"
         cells: list[Any] = [one_line(row.lattice), one_line(row.application), one_line(here), one_line(there)]
         table.add_row(*map(Text, cells), Text(one_line(said), style=style))
-    console().print(table)
-
-
-def _table(*headings: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        table.add_column(heading, no_wrap=heading in {"NAMESPACE", "PHASE", "SYNCED"}, overflow="fold")
-    return table
+    print_result(table, no_headers=no_headers)
 
 
 def _phase(phase: str) -> Text:

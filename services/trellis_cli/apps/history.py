@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from trellis.kube.client import Kube
@@ -34,8 +33,22 @@ from trellis_cli.apps.model import Rollback, RollbackError, gitops_of, plan_roll
 from trellis_cli.common.errors import CommandError, exit_on_error, say
 from trellis_cli.common.gather import connected
 from trellis_cli.common.objects import ObjectName, read_object
-from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, one_line, print_json
+from trellis_cli.common.options import (
+    AllNamespacesOption,
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    one_namespace,
+)
+from trellis_cli.common.output import (
+    DocumentOption,
+    Format,
+    NoHeadersOption,
+    make_table,
+    one_line,
+    print_document,
+    print_result,
+)
 from trellis_cli.common.settings import ClientSettings, client_settings
 
 MANAGER: Final = "application-manager"
@@ -45,7 +58,6 @@ NameArgument = Annotated[
     list[str],
     typer.Argument(metavar="NAME | application/NAME", help="the object, or the application in wadm"),
 ]
-NamespaceOption = Annotated[str | None, typer.Option("--namespace", "-n", help="of the object, if its name is not one")]
 NatsOption = Annotated[
     str | None, typer.Option("--nats", metavar="URL", help="NATS of the lattice, in place of the address of its hosts")
 ]
@@ -54,11 +66,13 @@ NatsOption = Annotated[
 def history(  # noqa: PLR0913, PLR0917 - options of a command line
     name: NameArgument,
     namespace: NamespaceOption = None,
+    all_namespaces: AllNamespacesOption = False,
     live: Annotated[bool, typer.Option("--live", help="ask wadm, and not the object's status")] = False,
     nats: NatsOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
+    no_headers: NoHeadersOption = False,
 ) -> None:
     """Show the versions of an application, the oldest first: which is deployed, which the object shows.
 
@@ -67,8 +81,15 @@ def history(  # noqa: PLR0913, PLR0917 - options of a command line
     """
     with exit_on_error(*_EXPECTED):
         settings = client_settings(kubeconfig=kubeconfig, context=context)
-        item, rows = asyncio.run(_history(settings, app_of(name, namespace), live=live or nats is not None, nats=nats))
-        _show_history(item, rows, output)
+        item, rows = asyncio.run(
+            _history(
+                settings,
+                app_of(name, one_namespace(namespace, all_namespaces=all_namespaces)),
+                live=live or nats is not None,
+                nats=nats,
+            )
+        )
+        _show_history(item, rows, output, no_headers=no_headers)
 
 
 def rollback(  # noqa: PLR0913, PLR0917 - options of a command line
@@ -77,13 +98,14 @@ def rollback(  # noqa: PLR0913, PLR0917 - options of a command line
         str | None, typer.Option("--to", metavar="VERSION", help="by default the version before the one it shows")
     ] = None,
     namespace: NamespaceOption = None,
+    all_namespaces: AllNamespacesOption = False,
     force: Annotated[bool, typer.Option("--force", help="although a GitOps tool or Helm manages it")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would be done")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask")] = False,
     nats: NatsOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
     """Give an Application the manifest of a version that wadm has; application_manager then deploys that version.
 
@@ -92,7 +114,7 @@ def rollback(  # noqa: PLR0913, PLR0917 - options of a command line
     """
     with exit_on_error(*_EXPECTED):
         settings = client_settings(kubeconfig=kubeconfig, context=context)
-        wanted = app_of(name, namespace)
+        wanted = app_of(name, one_namespace(namespace, all_namespaces=all_namespaces))
         asked = Asked(wanted.name, wanted.namespace, to, nats, force, dry_run, yes, output)
         asyncio.run(_rollback(settings, asked))
 
@@ -159,22 +181,20 @@ async def _versions(wadm: Wadm, item: Manifest) -> tuple[Version, ...]:
     return found
 
 
-def _show_history(item: Manifest, rows: list[VersionRow], output: Format) -> None:
+def _show_history(item: Manifest, rows: list[VersionRow], output: Format, *, no_headers: bool) -> None:
     metadata = item["metadata"]
-    if output is Format.JSON:
+    if output.structured:
         about = {"namespace": metadata["namespace"], "name": metadata["name"]}
-        print_json(about | {"versions": [row.document() for row in rows]})
+        print_document(output, about | {"versions": [row.document() for row in rows]})
         return
     if not rows:
-        console().print(Text(f"no versions of {metadata['name']} are known: was it put into wadm yet? try --live"))
+        print_result(Text(f"no versions of {metadata['name']} are known: was it put into wadm yet? try --live"))
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("VERSION", "DEPLOYED", "SHOWN", "NOTE"):
-        table.add_column(heading, overflow="fold")
+    table = make_table("VERSION", "DEPLOYED", "SHOWN", "NOTE", fold={"VERSION", "DEPLOYED", "SHOWN", "NOTE"})
     for row in rows:
         deployed = Text("deployed", style="green") if row.deployed else Text("")
         table.add_row(Text(one_line(row.version)), deployed, "in Kubernetes" if row.shown else "", one_line(row.note))
-    console().print(table)
+    print_result(table, no_headers=no_headers)
 
 
 async def _rollback(settings: ClientSettings, asked: Asked) -> None:
@@ -191,7 +211,7 @@ async def _rollback(settings: ClientSettings, asked: Asked) -> None:
         if manifest is None:
             raise CommandError(f"wadm does not have version {version} any more")
         plan = await _settled(kube, plan_rollback(item, manifest, version))
-        if asked.output is Format.TABLE:
+        if not asked.output.structured:
             await _tell(kube, settings, plan)
         done = False
         if plan.changes and not asked.dry_run:
@@ -201,10 +221,10 @@ async def _rollback(settings: ClientSettings, asked: Asked) -> None:
             except (Conflict, NotFound):
                 raise CommandError(f"{plan.key} was changed or deleted meanwhile: nothing was done") from None
             done = True
-        if asked.output is Format.JSON:
-            print_json(plan.document() | {"done": done})
+        if asked.output.structured:
+            print_document(asked.output, plan.document() | {"done": done})
         elif done:
-            console().print(Text(f"done: see `trellis apps history {asked.name}`"))
+            print_result(Text(f"done: see `trellis apps history {asked.name}`"))
 
 
 async def _settled(kube: Kube, plan: Rollback) -> Rollback:
@@ -233,19 +253,18 @@ def _agree(plan: Rollback, asked: Asked) -> None:
     """
     if asked.yes:
         return
-    if asked.output is Format.JSON or not sys.stdin.isatty():
+    if asked.output.structured or not sys.stdin.isatty():
         raise CommandError("nothing was done: give --yes, or --dry-run, where nobody can be asked")
     if not typer.confirm(f"Give {plan.key} the manifest of version {plan.to}?", err=True):
         raise CommandError("nothing was done")
 
 
 async def _tell(kube: Kube, settings: ClientSettings, plan: Rollback) -> None:
-    out = console()
-    out.print(Text(f"{plan.key}: from version {plan.former or '(none)'} to {plan.to}, as {plan.manager}"))
+    print_result(Text(f"{plan.key}: from version {plan.former or '(none)'} to {plan.to}, as {plan.manager}"))
     for change in plan.changes:
-        out.print(Text(f"  {one_line(change)}"))
+        print_result(Text(f"  {one_line(change)}"))
     if not plan.changes:
-        out.print(Text("nothing to do: it has that manifest already"))
+        print_result(Text("nothing to do: it has that manifest already"))
     if plan.undeployed:
         say(f"note: {plan.key} says that it is not to run (trellis.dev/undeploy), and that stays")
     try:

@@ -23,7 +23,7 @@ from trellis.services import SERVICES
 from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
 from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, print_json, print_text
+from trellis_cli.common.output import DocumentOption, Format, print_document, print_text
 from trellis_cli.common.settings import ClientSettings, client_settings
 
 SERVER: Final = "trellis-nats-server"
@@ -38,7 +38,7 @@ CLIENTS: Final = (*SERVICES, CLI)
 
 
 def passwords(
-    kubeconfig: KubeconfigOption = None, context: ContextOption = None, output: OutputOption = Format.TABLE
+    kubeconfig: KubeconfigOption = None, context: ContextOption = None, output: DocumentOption = Format.TABLE
 ) -> None:
     """Make the Secrets with the passwords of the bus that are missing, where Trellis is; those that are there stay.
 
@@ -47,8 +47,8 @@ def passwords(
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         made = asyncio.run(_run(settings))
-        if output is Format.JSON:
-            print_json({"made": made})
+        if output.structured:
+            print_document(output, {"made": made})
         else:
             print_text(f"made: {', '.join(made)}" if made else "nothing to make: all are there")
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.table import Table
 
 from trellis.bus.accounts.accounts import ACCOUNTS_FILE, KEYS_FILE, accounts, keys, public_keys
 from trellis.bus.accounts.permissions import User, users
@@ -20,7 +19,7 @@ from trellis.config.nats_credentials import Credentials, CredentialsError, Kind,
 from trellis.config.settings import ServiceSettings, load
 from trellis_cli.bus.passwords import passwords
 from trellis_cli.common.errors import CommandError, exit_on_error
-from trellis_cli.common.output import Format, OutputOption, console, print_json
+from trellis_cli.common.output import DocumentOption, Format, make_table, print_document, print_result
 
 app = typer.Typer(help="The bus itself: who may do what on it.", no_args_is_help=True)
 
@@ -49,7 +48,7 @@ def users_command(
         list[str], typer.Option(help="name of a cluster on the bus (its TRELLIS_CLUSTER); may be given several times")
     ],
     replicas: Annotated[int, typer.Option(min=1, max=5, help="copies JetStream keeps of each stream")] = 1,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
     """Make a key for each user of the bus, and the configuration of a NATS server that lets them in.
 
@@ -109,12 +108,10 @@ def _name(name: str) -> str:
 
 
 def _show(rows: list[UserRow], output: Format) -> None:
-    if output is Format.JSON:
-        print_json([asdict(row) for row in rows])
+    if output.structured:
+        print_document(output, [asdict(row) for row in rows])
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("USER", "PUBLIC KEY", "SEED FILE", ""):
-        table.add_column(column, overflow="fold")
+    table = make_table("USER", "PUBLIC KEY", "SEED FILE", "", fold={"USER", "PUBLIC KEY", "SEED FILE", ""})
     for row in rows:
         table.add_row(row.name, row.public_key, row.seed_file or _ELSEWHERE, "new" if row.made else "kept")
-    console().print(table)
+    print_result(table)

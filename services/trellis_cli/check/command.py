@@ -14,7 +14,6 @@ from typing import Annotated, Final
 
 import aiohttp
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from trellis.bus.errors import BusError
@@ -28,7 +27,7 @@ from trellis_cli.check.model import SELECTOR, Answer, PodView, parts_of, reasons
 from trellis_cli.common.errors import EXIT_FAILED, exit_on_error, explain, say
 from trellis_cli.common.gather import connected
 from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, print_json
+from trellis_cli.common.output import DocumentOption, Format, NoHeadersOption, make_table, print_document, print_result
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.status.row import Part
 
@@ -45,7 +44,7 @@ class Wanted:
     deadline: float
 
 
-def check(
+def check(  # noqa: PLR0913, PLR0917 - options of a command line
     services: Annotated[
         list[str] | None, typer.Argument(metavar="[SERVICE]...", help="that are to run; none is all that do")
     ] = None,
@@ -53,7 +52,8 @@ def check(
     bus: Annotated[bool, typer.Option("--bus/--no-bus", help="whether to ask the bus, too")] = True,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
+    no_headers: NoHeadersOption = False,
 ) -> None:
     """Ask the API server, the bus and every pod of the services whether they are well; `helm test` runs this.
 
@@ -67,7 +67,7 @@ def check(
         except ValueError as error:
             raise SettingsError(f"--timeout: has {timeout!r}, {error}") from None
         parts = asyncio.run(_wait(settings, Wanted(services or (), bus, time.monotonic() + seconds)))
-        _show(parts, output)
+        _show(parts, output, no_headers=no_headers)
         if sick := [part for part in parts if part.problem]:
             say("; ".join(f"{part.name}: {part.problem}" for part in sick))
             raise SystemExit(EXIT_FAILED)
@@ -121,15 +121,13 @@ async def _bus(settings: ClientSettings) -> list[Part]:
     return [Part("bus", f"{len(streams) - len(missing)} streams", problem, {"name": "bus"})]
 
 
-def _show(parts: Sequence[Part], output: Format) -> None:
-    if output is Format.JSON:
+def _show(parts: Sequence[Part], output: Format, *, no_headers: bool) -> None:
+    if output.structured:
         documents = [{"part": part.name} | part.document() for part in parts]
-        print_json({"ok": not any(part.problem for part in parts), "parts": documents})
+        print_document(output, {"ok": not any(part.problem for part in parts), "parts": documents})
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("PART", "OK", "STATUS"):
-        table.add_column(heading, no_wrap=heading != "STATUS", overflow="fold")
+    table = make_table("PART", "OK", "STATUS", fold={"STATUS"})
     for part in parts:
         mark = Text("no", style="bold red") if part.problem else Text("yes", style="green")
         table.add_row(part.name, mark, Text("\n".join(filter(None, (part.text, part.problem)))))
-    console().print(table)
+    print_result(table, no_headers=no_headers)

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from trellis.config.durations import parse_seconds
@@ -29,7 +28,7 @@ from trellis_cli.circuit_breaker.model import LIMITS, BreakerRow, Position, row_
 from trellis_cli.common.errors import EXIT_FAILED, exit_on_error
 from trellis_cli.common.gather import connected
 from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, print_json
+from trellis_cli.common.output import DocumentOption, Format, NoHeadersOption, make_table, print_document, print_result
 from trellis_cli.common.settings import ClientSettings, client_settings
 
 KINDS: Final = {service.name: service.guards for service in SERVICES.values() if service.guards}
@@ -46,7 +45,8 @@ app = typer.Typer(help="Show which destructions are held, and let them go.", no_
 def status(
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
+    no_headers: NoHeadersOption = False,
 ) -> None:
     """Show every breaker: open since when and until when, how many objects it holds, why, and what to do.
 
@@ -58,7 +58,7 @@ def status(
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         rows = asyncio.run(_read(settings))
-        _show(rows, output)
+        _show(rows, output, no_headers=no_headers)
         if any(row.position is not Position.CLOSED for row in rows):
             raise SystemExit(EXIT_FAILED)
 
@@ -75,7 +75,7 @@ def close_command(
     ] = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
     """Let the held objects go, and only those: what comes after them meets the usual limit.
 
@@ -87,13 +87,13 @@ def close_command(
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         kinds = _chosen(service, kind)
         rows = asyncio.run(_close(settings, service, kinds, _leave_seconds(everything_for)))
-        if output is Format.JSON:
-            print_json({"closed": [row.document() for row in rows]})
+        if output.structured:
+            print_document(output, {"closed": [row.document() for row in rows]})
             return
         for row in rows:
-            console().print(Text(_said(row)))
+            print_result(Text(_said(row)))
         if not rows:
-            console().print(Text(f"nothing to close: no breaker of {service} is open"))
+            print_result(Text(f"nothing to close: no breaker of {service} is open"))
 
 
 def _chosen(service: str, kind: str | None) -> tuple[str, ...]:
@@ -189,14 +189,14 @@ def _said(row: BreakerRow) -> str:
     return f"closed {row.service} {row.kind} as {row.closing.by}: {what} until {moment(row.closing.until)}"
 
 
-def _show(rows: Sequence[BreakerRow], output: Format) -> None:
+def _show(rows: Sequence[BreakerRow], output: Format, *, no_headers: bool) -> None:
     open_rows = [row for row in rows if row.position is not Position.CLOSED]
-    if output is Format.JSON:
-        print_json({"ok": not open_rows, "breakers": [row.document() for row in rows]})
+    if output.structured:
+        print_document(output, {"ok": not open_rows, "breakers": [row.document() for row in rows]})
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("SERVICE", "KIND", "STATE", "SINCE", "UNTIL", "HELD", "WHY", "LAST CLOSED"):
-        table.add_column(heading, no_wrap=heading not in {"WHY", "LAST CLOSED"}, overflow="fold")
+    table = make_table(
+        "SERVICE", "KIND", "STATE", "SINCE", "UNTIL", "HELD", "WHY", "LAST CLOSED", fold={"WHY", "LAST CLOSED"}
+    )
     for row in rows:
         table.add_row(
             row.service,
@@ -208,9 +208,9 @@ def _show(rows: Sequence[BreakerRow], output: Format) -> None:
             Text(row.why or _NONE),
             Text(_closed_text(row)),
         )
-    console().print(table)
+    print_result(table, no_headers=no_headers)
     for row in open_rows:
-        console().print(Text(f"{row.service} {row.kind}: {row.advice()}"), soft_wrap=True)
+        print_result(Text(f"{row.service} {row.kind}: {row.advice()}"))
 
 
 def _closed_text(row: BreakerRow) -> str:

@@ -16,12 +16,16 @@ from trellis.config.errors import SettingsError
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind. ``aliases``: its other names, plural and short ones included; ``group``: its API group."""
+    """One kind. ``aliases``: its other names, plural and short ones included; ``group``: its API group.
+
+    ``resource``: the singular name that kubectl prints, if that is another.
+    """
 
     name: str
     aliases: tuple[str, ...]
     group: str = ""
     namespaced: bool = True
+    resource: str = ""
 
 
 KINDS: Final[Mapping[str, Kind]] = {
@@ -29,11 +33,21 @@ KINDS: Final[Mapping[str, Kind]] = {
     for kind in (
         Kind("node", ("nodes", "no"), namespaced=False),
         Kind("shim", ("shims",), "runtime.spinkube.dev", namespaced=False),
-        Kind("hostgroup", ("hostgroups", "wasmcloudhostconfig", "wasmcloudhostconfigs", "whc"), "k8s.wasmcloud.dev"),
-        Kind("host", ("hosts", "pod", "pods", "po")),
+        Kind(
+            "hostgroup",
+            ("hostgroups", "wasmcloudhostconfig", "wasmcloudhostconfigs", "whc"),
+            "k8s.wasmcloud.dev",
+            resource="wasmcloudhostconfig",
+        ),
+        Kind("host", ("hosts", "pod", "pods", "po"), resource="pod"),
         Kind("application", ("applications", "app", "apps"), "core.oam.dev"),
         Kind("service", ("services", "svc")),
-        Kind("controller", ("controllers", "wasmcontroller", "wasmcontrollers", "wasmctl"), "trellis.dev"),
+        Kind(
+            "controller",
+            ("controllers", "wasmcontroller", "wasmcontrollers", "wasmctl"),
+            "trellis.dev",
+            resource="wasmcontroller",
+        ),
         Kind("secretgrant", ("secretgrants",), "trellis.dev"),
         Kind("secret", ("secrets",)),
         Kind("deadletter", ("deadletters",), namespaced=False),
@@ -56,6 +70,12 @@ class ObjectName:
     kind: str
     name: str
     namespace: str | None = None
+
+
+def printed_name(kind: str, name: str) -> str:
+    """Return what ``-o name`` prints for an object, as kubectl does: ``shim.runtime.spinkube.dev/spin``."""
+    found = KINDS[kind]
+    return f"{found.resource or found.name}{'.' if found.group else ''}{found.group}/{name}"
 
 
 def read_kind(word: str, accepted: Iterable[str]) -> str:

@@ -14,9 +14,8 @@ import typer
 from controller_host.domain.resources import Actor, Manifest, Watched, make_impersonation, make_seeing
 from trellis.config.settings import SettingsError
 from trellis_cli.common.errors import exit_on_error
-from trellis_cli.common.output import print_json, print_text
+from trellis_cli.common.output import Format, ManifestOption, print_manifests
 from trellis_cli.common.settings import client_settings
-from trellis_cli.secrets.roles import Listed, ListedOption, yaml_of
 
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -35,7 +34,7 @@ def roles(
             "--watch", "-w", help="that they may see, as jobs.batch; may be given several times. None: no right to see"
         ),
     ] = None,
-    output: ListedOption = Listed.YAML,
+    output: ManifestOption = Format.YAML,
 ) -> None:
     """Print the roles that let controllers of a namespace act as an account, for `kubectl apply -f -`.
 
@@ -45,10 +44,7 @@ def roles(
     with exit_on_error():
         home = client_settings().namespace
         found = manifests_of(actors_of(namespace, service_account or []), [_watched(one) for one in watch or []], home)
-        if output is Listed.JSON:
-            print_json({"apiVersion": "v1", "kind": "List", "items": found})
-        else:
-            print_text(yaml_of(found).rstrip())
+        print_manifests(output, found)
 
 
 def actors_of(namespace: str, accounts: list[str]) -> list[Actor]:

@@ -23,7 +23,17 @@ from trellis.read_model.reading.letters import document as letter_document
 from trellis.read_model.reading.letters import full_document
 from trellis.telemetry import setup_logging
 from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error, say
-from trellis_cli.common.output import Format, OutputOption, console, print_json, print_text
+from trellis_cli.common.objects import printed_name
+from trellis_cli.common.output import (
+    DocumentOption,
+    Format,
+    NoHeadersOption,
+    OutputOption,
+    print_document,
+    print_names,
+    print_result,
+    print_text,
+)
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.common.times import span
 from trellis_cli.dead_letters.replay import Choice, Outcome, ReplayReport, replay_letters
@@ -50,6 +60,7 @@ def list_letters(  # noqa: PLR0913, PLR0917 - options of a command line
     until: UntilOption = None,
     nats_url: NatsOption = None,
     output: OutputOption = Format.TABLE,
+    no_headers: NoHeadersOption = False,
 ) -> None:
     """List the messages that services gave up on, oldest first, and why.
 
@@ -60,20 +71,23 @@ def list_letters(  # noqa: PLR0913, PLR0917 - options of a command line
     with exit_on_error():
         settings, filters = _asked(nats_url, _Filters(cluster, service, noun, reason, since, until))
         letters, looked_at = asyncio.run(_find(settings, filters))
-        if output is Format.JSON:
-            print_json({"letters": [letter_document(letter) for letter in letters], "looked_at": looked_at})
+        if output.structured:
+            print_document(output, {"letters": [letter_document(letter) for letter in letters], "looked_at": looked_at})
             return
-        out = console()
+        if output is Format.NAME:
+            print_names(printed_name("deadletter", str(letter.sequence)) for letter in letters)
+            return
         if letters:
-            out.print(table_of(letters))
-        out.print(footer(letters, looked_at), highlight=False, markup=False)
+            print_result(table_of(letters), no_headers=no_headers)
+        if not no_headers:
+            print_result(footer(letters, looked_at))
 
 
 @app.command()
 def show(
     sequence: Annotated[int, typer.Argument(min=1, help="as `trellis dead-letters list` shows it")],
     nats_url: NatsOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
     """Show everything about one letter: why it was given up on, the original's headers, its body as it came.
 
@@ -82,8 +96,8 @@ def show(
     """
     with exit_on_error():
         letter = asyncio.run(_get(_quiet(nats_url), sequence))
-        if output is Format.JSON:
-            print_json(full_document(letter))
+        if output.structured:
+            print_document(output, full_document(letter))
         else:
             print_text(page_of(letter))
 
@@ -103,7 +117,7 @@ def replay(  # noqa: PLR0913, PLR0917 - options of a command line
     since: SinceOption = None,
     until: UntilOption = None,
     nats_url: NatsOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
     """Send messages again, on the subjects where they were said, and take their letters from the list.
 
@@ -182,8 +196,8 @@ async def _get(settings: ClientSettings, sequence: int) -> DeadLetter:
 
 
 def _tell(report: ReplayReport, output: Format) -> None:
-    if output is Format.JSON:
-        print_json(report.document())
+    if output.structured:
+        print_document(output, report.document())
         return
     for line in report.lines:
         print_text(f"{line.sequence}  {_WORDS[line.outcome]}  {line.text}")

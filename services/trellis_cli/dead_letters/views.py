@@ -16,16 +16,23 @@ from rich.text import Text
 from trellis.bus.dead_letters.read import DeadLetter
 from trellis.installer_api.redaction import redact_url
 from trellis.read_model.reading.letters import indented
-from trellis_cli.common.output import one_line, printable
+from trellis_cli.common.output import make_table, one_line, printable
 
 NONE: Final = "-"
 
 
 def table_of(letters: Sequence[DeadLetter]) -> Table:
     """Return the table of these letters; nothing is cut, long texts are folded where the terminal is narrow."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("SEQUENCE", "WHEN", "READER", "REASON", "DELIVERIES", "SUBJECT", "ERROR"):
-        table.add_column(heading, no_wrap=heading in {"SEQUENCE", "WHEN", "DELIVERIES"}, overflow="fold")
+    table = make_table(
+        "SEQUENCE",
+        "WHEN",
+        "READER",
+        "REASON",
+        "DELIVERIES",
+        "SUBJECT",
+        "ERROR",
+        fold={"READER", "REASON", "SUBJECT", "ERROR"},
+    )
     for letter in letters:
         table.add_row(
             str(letter.sequence),

@@ -27,8 +27,14 @@ from trellis.telemetry import setup_logging
 from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error
 from trellis_cli.common.gather import connected
 from trellis_cli.common.objects import ObjectName, read_object
-from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, one_line, print_json, print_text
+from trellis_cli.common.options import (
+    AllNamespacesOption,
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    one_namespace,
+)
+from trellis_cli.common.output import DocumentOption, Format, one_line, print_document, print_result, print_text
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.explain.grant_read import grant_page
 
@@ -45,15 +51,16 @@ KINDS: Final = (
 """The kinds that have a page."""
 
 
-def explain(
+def explain(  # noqa: PLR0913, PLR0917 - options of a command line
     what: Annotated[
         list[str], typer.Argument(metavar="KIND NAME | KIND/NAME", help=f"KIND is one of: {', '.join(KINDS)}")
     ],
-    namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="of the object; all, if not given")] = None,
+    namespace: NamespaceOption = None,
+    all_namespaces: AllNamespacesOption = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     nats_url: Annotated[str | None, typer.Option(help="the bus, for a dead letter [env: TRELLIS_NATS_URL]")] = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
     """Show why something is not ready: the cause in the first line, what to do, then the whole chain.
 
@@ -65,7 +72,7 @@ def explain(
     "do"}]}`; `ok` of a line is null for what is neither good nor bad, `cause` and `do` are null if all is well.
     """
     with exit_on_error():
-        asked = read_argument(what, namespace)
+        asked = read_argument(what, one_namespace(namespace, all_namespaces=all_namespaces))
         settings = client_settings(kubeconfig=kubeconfig, context=context, nats_url=nats_url)
         page = asyncio.run(_letter(settings, asked.name) if asked.kind == "deadletter" else _page(settings, asked))
         _show(page, output)
@@ -113,8 +120,8 @@ async def _letter(settings: ClientSettings, name: str) -> Explanation:
 
 
 def _show(page: Explanation, output: Format) -> None:
-    if output is Format.JSON:
-        print_json(page.document())
+    if output.structured:
+        print_document(output, page.document())
         return
     print_text(one_line(page.headline))
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -124,4 +131,4 @@ def _show(page: Explanation, output: Format) -> None:
     for line in page.lines:
         table.add_row(line.about, marks[line.well], Text(one_line(line.shown)))
     print_text("")
-    console().print(table)
+    print_result(table)

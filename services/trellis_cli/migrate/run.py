@@ -23,7 +23,7 @@ from trellis.provisioning.other_controllers import Peer
 from trellis.read_model.reading.served import NotServedError, list_served
 from trellis_cli.common.errors import CommandError, say
 from trellis_cli.common.gather import connected
-from trellis_cli.common.output import Format, console, print_json
+from trellis_cli.common.output import Format, print_document, print_result
 from trellis_cli.common.settings import ClientSettings
 from trellis_cli.migrate.model.plan import DeleteJob, Doing, PatchDeployment, PatchNode, PatchShim, Step
 from trellis_cli.migrate.model.writes import CreateObject, DeleteObject, PatchObject
@@ -80,20 +80,21 @@ async def migrate(peer: Peer, settings: ClientSettings, how: How, find: Find) ->
     """
     async with connected(settings) as kube:
         found = await find(kube)
-        if how.output is Format.TABLE:
+        if not how.output.structured:
             _show(peer, found)
         done = 0
         if found.writes and not how.dry_run:
             _agree(peer, found, how)
             agreed = {step.key for step in found.writes}
             done = await _carry_out(kube, find, agreed)
-        if how.output is Format.JSON:
+        if how.output.structured:
             steps = [step.document() for step in found.steps]
-            print_json(
-                {"peer": peer.value, "writing": found.writing, "notes": found.notes, "steps": steps, "done": done}
+            print_document(
+                how.output,
+                {"peer": peer.value, "writing": found.writing, "notes": found.notes, "steps": steps, "done": done},
             )
         elif done:
-            console().print(Text(f"{done} done"))
+            print_result(Text(f"{done} done"))
 
 
 def _agree(peer: Peer, found: Found, how: How) -> None:
@@ -109,7 +110,7 @@ def _agree(peer: Peer, found: Found, how: How) -> None:
         )
     if how.yes:
         return
-    if how.output is Format.JSON or not sys.stdin.isatty():
+    if how.output.structured or not sys.stdin.isatty():
         raise CommandError("nothing was done: give --yes, or --dry-run, where nobody can be asked")
     if not typer.confirm(f"Do these {len(found.writes)} steps?", err=True):
         raise CommandError("nothing was done")
@@ -172,9 +173,9 @@ def _show(peer: Peer, found: Found) -> None:
     for note in (*found.notes, *(f"{peer.value} still writes: {sign}" for sign in found.writing)):
         say(f"note: {note}")
     if found.steps:
-        console().print(table_of(found.steps))
+        print_result(table_of(found.steps))
     if not found.writes:
-        console().print(Text(f"nothing to do: nothing of {peer.value} waits for this command"))
+        print_result(Text(f"nothing to do: nothing of {peer.value} waits for this command"))
 
 
 async def list_all(kube: Kube, res: Resource, label_selector: str | None = None) -> list[Manifest]:

@@ -22,7 +22,7 @@ from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error, 
 from trellis_cli.common.gather import connected
 from trellis_cli.common.objects import read_object
 from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, print_json, print_text
+from trellis_cli.common.output import DocumentOption, Format, console, print_document, print_result, print_text
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.rollout import change as rollout_change
 from trellis_cli.rollout.change import Change, change
@@ -52,7 +52,7 @@ def status(
     ] = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
     """Show where a Shim's rollout stands: nodes updated, in work, failed and why, held and why, waiting.
 
@@ -82,7 +82,7 @@ def pause(
     shim: ShimArgument,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
     """Begin no further node; nodes in work are finished.
 
@@ -97,7 +97,7 @@ def resume(
     shim: ShimArgument,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
     """Go on with a rollout that is paused, or halted because too many nodes failed.
 
@@ -115,7 +115,7 @@ def undo(
     ] = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
     """Go back to a former version: what is installed and its RuntimeClass; nodes and limits stay as they are.
 
@@ -146,12 +146,12 @@ async def _read(settings: ClientSettings, name: str) -> Found:
 
 
 def _show(standing: Standing, world: World, output: Format) -> None:
-    if output is Format.JSON:
-        print_json(document(standing, world))
+    if output.structured:
+        print_document(output, document(standing, world))
         return
     for note in world.notes:
         print(f"note: {note}", file=sys.stderr)  # noqa: T201 - beside the table, not in it
-    console().print(page(standing), soft_wrap=False)
+    print_result(page(standing))
 
 
 def _watch(settings: ClientSettings, name: str, timeout: float | None, output: Format) -> bool:
@@ -159,11 +159,11 @@ def _watch(settings: ClientSettings, name: str, timeout: float | None, output: F
     with display(output) as shown:
         last = asyncio.run(_follow(settings, name, timeout, shown))
     if last is None:
-        if output is Format.TABLE:
+        if not output.structured:
             print_text(f"Shim {name} is gone, and no node has it")
         return False
     standing, world = last
-    if console().is_terminal and output is Format.TABLE:
+    if console().is_terminal and not output.structured:
         _show(standing, world, output)
     if not standing.settled:
         say(f"not complete within {timeout:g} s: {summary(standing)}")
@@ -219,7 +219,7 @@ def _change(
     with exit_on_error():
         name = shim_name(shim)
         done = asyncio.run(run(client_settings(kubeconfig=kubeconfig, context=context)))
-        if output is Format.JSON:
-            print_json(done.document(name))
+        if output.structured:
+            print_document(output, done.document(name))
         else:
             print_text(done.said)

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from secrets_backend.domain.decide import Grant, Identity, view_grant
@@ -38,8 +37,22 @@ from trellis_cli.apps.ask import NoLatticeError, group_of, read_groups
 from trellis_cli.apps.history import app_of, find_app
 from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error
 from trellis_cli.common.gather import connected
-from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, one_line, print_json
+from trellis_cli.common.options import (
+    AllNamespacesOption,
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    one_namespace,
+)
+from trellis_cli.common.output import (
+    DocumentOption,
+    Format,
+    NoHeadersOption,
+    make_table,
+    one_line,
+    print_document,
+    print_result,
+)
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.secrets.model import (
     DEFINITION,
@@ -92,9 +105,8 @@ def check(  # noqa: PLR0913, PLR0917 - options of a command line
         str | None,
         typer.Option("--entity-jwt", metavar="FILE", help="token of the component or provider that asks; - is stdin"),
     ] = None,
-    namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", help="of the Application, if its name is not one")
-    ] = None,
+    namespace: NamespaceOption = None,
+    all_namespaces: AllNamespacesOption = False,
     users: Annotated[
         str | None,
         typer.Option("--secrets-users", help="the service's setting, by commas [env: TRELLIS_SECRETS_USERS]"),
@@ -104,7 +116,8 @@ def check(  # noqa: PLR0913, PLR0917 - options of a command line
     ] = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
+    no_headers: NoHeadersOption = False,
 ) -> None:
     """Say of each secret of an application which rule lets it through or stops it.
 
@@ -120,10 +133,10 @@ def check(  # noqa: PLR0913, PLR0917 - options of a command line
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         token, step = _token(entity_jwt)
         service = load(Settings, secrets_users=users, secrets_backend=backend)
-        wanted = app_of([app], namespace)
+        wanted = app_of([app], one_namespace(namespace, all_namespaces=all_namespaces))
         asked = Asked(wanted.name, wanted.namespace, token, frozenset(service.secrets_users), service.secrets_backend)
         checked = asyncio.run(_check(settings, asked, step))
-        _show(checked, output)
+        _show(checked, output, no_headers=no_headers)
         if not checked.well:
             raise SystemExit(EXIT_FAILED)
 
@@ -258,8 +271,8 @@ def _right(what: str, sentence: str, allowed: bool | str, remedy: str) -> Step:
     return Step(what, False, f"{sentence.replace(' may ', ' may not ', 1)}: {remedy}")
 
 
-def _show(checked: Checked, output: Format) -> None:
-    if output is Format.JSON:
+def _show(checked: Checked, output: Format, *, no_headers: bool) -> None:
+    if output.structured:
         document = {
             "ok": checked.well,
             "namespace": checked.namespace,
@@ -268,11 +281,9 @@ def _show(checked: Checked, output: Format) -> None:
             "definition": checked.definition.document(),
             "secrets": [row.document() for row in checked.rows],
         }
-        print_json(document)
+        print_document(output, document)
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("SECRET", "RULE", "OK", ""):
-        table.add_column(heading, no_wrap=heading in {"RULE", "OK"}, overflow="fold")
+    table = make_table("SECRET", "RULE", "OK", "", fold={"SECRET", ""})
     for step in (checked.token, checked.definition):
         table.add_row(Text(""), Text(step.what), _MARKS[step.well], Text(one_line(step.text)))
     for row in checked.rows:
@@ -280,6 +291,6 @@ def _show(checked: Checked, output: Format) -> None:
         for index, step in enumerate(row.steps):
             first = Text(one_line(title) if index == 0 else "")
             table.add_row(first, Text(step.what), _MARKS[step.well], Text(one_line(step.text)))
-    console().print(table)
+    print_result(table, no_headers=no_headers)
     if not checked.rows:
-        console().print(Text(f"{checked.namespace}/{checked.application} hands no secret to any of its components"))
+        print_result(Text(f"{checked.namespace}/{checked.application} hands no secret to any of its components"))

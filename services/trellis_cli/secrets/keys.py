@@ -29,7 +29,7 @@ from trellis.kube.resources import PODS, SECRETS, Manifest
 from trellis_cli.common.errors import CommandError, exit_on_error, say
 from trellis_cli.common.gather import connected
 from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, print_json
+from trellis_cli.common.output import DocumentOption, Format, print_document, print_result
 from trellis_cli.common.settings import ClientSettings, client_settings
 
 _WAIT: Final = "30s"
@@ -65,7 +65,7 @@ def rotate(
     ] = _WAIT,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
     """Give hosts a new key; the former one goes on to open requests, because a host keeps what it got while it lives.
 
@@ -82,7 +82,7 @@ def drop_previous(
     force: Annotated[bool, typer.Option("--force", help="although hosts run that may know a former key only")] = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
     """Let former keys open nothing any more: a host that still uses one gets DecryptionError until it is restarted.
 
@@ -249,7 +249,7 @@ def _ring(manifest: Manifest, settings: ClientSettings) -> KeyRing:
 
 
 def _show(done: Done, output: Format) -> None:
-    if output is Format.JSON:
-        print_json(done.document())
+    if output.structured:
+        print_document(output, done.document())
     else:
-        console().print(Text(done.message))
+        print_result(Text(done.message))

@@ -7,16 +7,14 @@ Invariant: what is printed gives only what was named.
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 from typing import Annotated, Any, Final
 
 import typer
-import yaml
 
 from secrets_backend.domain.resources import Reader, account_of, make_impersonation, make_reading
 from trellis.config.settings import SettingsError
 from trellis_cli.common.errors import exit_on_error
-from trellis_cli.common.output import print_json, print_text
+from trellis_cli.common.output import Format, ManifestOption, print_manifests
 from trellis_cli.common.settings import client_settings
 
 _NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -24,16 +22,6 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[
 _NAME_MAX: Final = 253
 
 Manifest = dict[str, Any]
-
-
-class Listed(StrEnum):
-    """How manifests are printed: kubectl takes both."""
-
-    YAML = "yaml"
-    JSON = "json"
-
-
-ListedOption = Annotated[Listed, typer.Option("--output", "-o", help="kubectl takes both")]
 
 
 def roles(
@@ -48,7 +36,7 @@ def roles(
         list[str] | None,
         typer.Option("--secret", "-s", help="that they may read; may be given several times. None: no right to read"),
     ] = None,
-    output: ListedOption = Listed.YAML,
+    output: ManifestOption = Format.YAML,
 ) -> None:
     """Print the roles that let Secrets of a namespace be read as an account, for `kubectl apply -f -`.
 
@@ -61,10 +49,7 @@ def roles(
         for one in secret or []:
             _checked("--secret", one, "a Secret")
         found = manifests_of(readers, secret or [], home)
-        if output is Listed.JSON:
-            print_json({"apiVersion": "v1", "kind": "List", "items": found})
-        else:
-            print_text(yaml_of(found).rstrip())
+        print_manifests(output, found)
 
 
 def readers_of(namespace: str, accounts: list[str], users: list[str]) -> list[Reader]:
@@ -93,11 +78,6 @@ def manifests_of(readers: list[Reader], secrets: list[str], home: str) -> list[M
         found += make_impersonation(reader, home)
         found += make_reading(reader, secrets) if secrets else []
     return found
-
-
-def yaml_of(manifests: list[Manifest]) -> str:
-    """Return manifests as documents of YAML, the fields in the order they are usually written in."""
-    return "---\n".join(yaml.safe_dump(one, sort_keys=False, allow_unicode=True) for one in manifests)
 
 
 def _checked(option: str, name: str, what: str) -> None:

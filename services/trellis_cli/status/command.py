@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from trellis import names
@@ -36,7 +35,7 @@ from trellis_cli.circuit_breaker.command import read_rows
 from trellis_cli.common.errors import EXIT_FAILED, advice, exit_on_error, explain
 from trellis_cli.common.gather import connected, read_rollout, read_version
 from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, print_json
+from trellis_cli.common.output import DocumentOption, Format, NoHeadersOption, make_table, print_document, print_result
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.controllers.model import PART as CONTROLLERS
 from trellis_cli.controllers.model import UNKNOWN as CONTROLLERS_UNKNOWN
@@ -122,7 +121,8 @@ def status(
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     nats_url: Annotated[str | None, typer.Option(help="the bus [env: TRELLIS_NATS_URL]")] = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
+    no_headers: NoHeadersOption = False,
 ) -> None:
     """Show who leads each service, how the rollout stands, what is not well and why, and which command says more.
 
@@ -139,7 +139,7 @@ def status(
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context, nats_url=nats_url)
         found = asyncio.run(_look(settings))
-        _show(found, output)
+        _show(found, output, no_headers=no_headers)
         if not found.ok:
             raise SystemExit(EXIT_FAILED)
 
@@ -295,15 +295,12 @@ async def _bus(settings: ClientSettings) -> Part:
         return Part("bus", "not known", explain(error), {"streams": None, "dead_letters": None})
 
 
-def _show(found: Status, output: Format) -> None:
-    if output is Format.JSON:
-        print_json(found.document())
+def _show(found: Status, output: Format, *, no_headers: bool) -> None:
+    if output.structured:
+        print_document(output, found.document())
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("PART", no_wrap=True)
-    table.add_column("OK", no_wrap=True)
-    table.add_column("STATUS", overflow="fold")
+    table = make_table("PART", "OK", "STATUS", fold={"STATUS"})
     for part in found.parts:
         mark = Text("no", style="bold red") if part.problem else Text("yes", style="green")
         table.add_row(part.name, mark, Text("\n".join(filter(None, (part.text, part.problem)))))
-    console().print(table)
+    print_result(table, no_headers=no_headers)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Annotated, Final, TypeAlias
 
 import typer
+from rich.text import Text
 
 from trellis.bus.streams.tail import Selection, TailedEvent, Tally, replay
 from trellis.config.settings import SettingsError
@@ -23,7 +24,8 @@ from trellis.read_model.traces.spans import ReadSpan
 from trellis.telemetry import setup_logging
 from trellis_cli.common.errors import CommandError, exit_on_error, say
 from trellis_cli.common.objects import ObjectName, read_object
-from trellis_cli.common.output import Format, OutputOption, console, print_json
+from trellis_cli.common.options import AllNamespacesOption, NamespaceOption, one_namespace
+from trellis_cli.common.output import DocumentOption, Format, print_document, print_result
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.events import ClusterOption, NatsOption
 from trellis_cli.trace.views import notes, summary, table_of
@@ -43,18 +45,19 @@ _ANY: Final = "*"
 Found: TypeAlias = tuple[str, list[ReadSpan]]
 
 
-def trace(
+def trace(  # noqa: PLR0913, PLR0917 - options of a command line
     what: Annotated[
         list[str],
         typer.Argument(metavar="TRACE_ID | KIND NAME | KIND/NAME", help=f"KIND is one of: {', '.join(KINDS)}"),
     ],
-    namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="of the object; any, if not given")] = None,
+    namespace: NamespaceOption = None,
+    all_namespaces: AllNamespacesOption = False,
     jaeger: Annotated[
         str | None, typer.Option(help="Jaeger's query API, http://host:16686 [env: TRELLIS_JAEGER_URL]")
     ] = None,
     nats_url: NatsOption = None,
     cluster: ClusterOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
     """Show what followed from one change: each step, who took it, how long it took, and what failed.
 
@@ -65,7 +68,7 @@ def trace(
     "links", "attributes"}]}`, times in nanoseconds since 1970.
     """
     with exit_on_error():
-        wanted = read_argument(what, namespace)
+        wanted = read_argument(what, one_namespace(namespace, all_namespaces=all_namespaces))
         setup_logging(log_format="text", level="error")
         settings = client_settings(nats_url=nats_url, jaeger_url=jaeger)
         if settings.jaeger_url is None:
@@ -127,10 +130,7 @@ def pattern_of(noun: str, name: str, namespace: str | None) -> str:
 def _show(trace_id: str, spans: list[ReadSpan], output: Format) -> None:
     for note in notes(spans):
         say(note)
-    if output is Format.JSON:
-        print_json(document_of(trace_id, spans))
+    if output.structured:
+        print_document(output, document_of(trace_id, spans))
         return
-    out = console()
-    out.print(f"trace {trace_id}", style="bold", highlight=False)
-    out.print(table_of(spans))
-    out.print(summary(spans), highlight=False)
+    print_result(Text(f"trace {trace_id}", style="bold"), table_of(spans), summary(spans))

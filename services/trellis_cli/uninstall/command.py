@@ -19,7 +19,6 @@ from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from trellis import names
@@ -35,7 +34,7 @@ from trellis.read_model.reading.served import NotServedError, require_undefined
 from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
 from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, console, print_json
+from trellis_cli.common.output import DocumentOption, Format, make_table, print_document, print_result
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.uninstall.model import (
     SELECTOR,
@@ -95,7 +94,7 @@ def uninstall(  # noqa: PLR0913, PLR0917 - options of a command line
     yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask for confirmation")] = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
     """Remove the finalizers of Trellis, so that all objects can be deleted without it. `helm uninstall` runs this.
 
@@ -133,7 +132,7 @@ def _agree(yes: bool, output: Format) -> None:
     """Ask, unless that was answered beforehand; raises CommandError if nobody can be asked, or the answer is no."""
     if yes:
         return
-    if output is Format.JSON or not sys.stdin.isatty():
+    if output.structured or not sys.stdin.isatty():
         raise CommandError("nothing was done: give --yes, or --dry-run, where nobody can be asked")
     if not typer.confirm("Stop the services of Trellis, and take their finalizers away?", err=True):
         raise CommandError("nothing was done")
@@ -322,14 +321,12 @@ async def _removal(kube: Kube, guard: Guard, manifest: Manifest) -> Patch | Left
 
 
 def _show(stopped: list[str], rows: list[Row], output: Format) -> None:
-    if output is Format.JSON:
-        print_json({"stopped": stopped, "kinds": [row.document() for row in rows]})
+    if output.structured:
+        print_document(output, {"stopped": stopped, "kinds": [row.document() for row in rows]})
         return
     if stopped:
-        console().print(Text(f"scaled to 0: {', '.join(stopped)}"))
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("KIND", "FOUND", "REMOVED", "NOTE"):
-        table.add_column(heading, no_wrap=heading != "NOTE", overflow="fold")
+        print_result(Text(f"scaled to 0: {', '.join(stopped)}"))
+    table = make_table("KIND", "FOUND", "REMOVED", "NOTE", fold={"NOTE"})
     for row in rows:
         table.add_row(row.guard.res.kind, str(row.there), str(len(row.removed)), Text(row.note))
-    console().print(table)
+    print_result(table)

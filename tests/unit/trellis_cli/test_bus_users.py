@@ -76,8 +76,8 @@ def test_a_cluster_that_is_not_named_is_not_locked_out_by_mistake(tmp_path: Path
 
 def test_a_seed_file_with_something_else_in_it_is_named_and_left(tmp_path: Path) -> None:
     write(tmp_path, ["prod"], 1)
-    path = tmp_path / SEEDS / "people.nk"
+    path = tmp_path / SEEDS / "cli.nk"
     path.write_text("precious")
-    with pytest.raises(CommandError, match=r"/people\.nk\b"):
+    with pytest.raises(CommandError, match=r"/cli\.nk\b"):
         write(tmp_path, ["prod"], 1)
     assert path.read_text() == "precious"
