@@ -22,8 +22,9 @@ from trellis.kube.errors import AlreadyExists, Conflict, NotFound, Unavailable
 from trellis.kube.reader import Selection
 from trellis.kube.resources import DEFINITIONS, Manifest, Resource
 from trellis.read_model.reading.served import look_at
-from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error
+from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
+from trellis_cli.common.messages import EXIT_FAILED
 from trellis_cli.common.options import ContextOption, KubeconfigOption
 from trellis_cli.common.output import DocumentOption, Format, NoHeadersOption, make_table, print_document, print_result
 from trellis_cli.common.settings import ClientSettings, client_settings
@@ -34,7 +35,7 @@ SERVED_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.1
 _ROUNDS: Final = 5
 
-app = typer.Typer(help="Define the kinds of Trellis, and find who else defines them.", no_args_is_help=True)
+app = typer.Typer(help="Check and apply the CRDs of Trellis.", no_args_is_help=True)
 
 KindsArgument = Annotated[
     list[str] | None,

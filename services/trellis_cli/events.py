@@ -21,12 +21,13 @@ from trellis.bus.streams.tail import NOUN_LATTICE, Selection, TailedEvent, Tally
 from trellis.config.settings import SettingsError
 from trellis.events.subjects import FACTS, ROOT_EVENTS, pattern_filter
 from trellis.telemetry import setup_logging
-from trellis_cli.common.errors import EXIT_INTERRUPTED, exit_on_error, say
+from trellis_cli.common.errors import exit_on_error
+from trellis_cli.common.messages import EXIT_INTERRUPTED, print_note
 from trellis_cli.common.output import DocumentOption, Format, one_line, print_document, print_text
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.common.times import span
 
-app = typer.Typer(help="The facts that services say.", no_args_is_help=True)
+app = typer.Typer(help="Follow and replay the events on the bus.", no_args_is_help=True)
 
 TRACE_SHOWN: Final = 8
 _SHOWN: Final[tuple[str, ...]] = ("verified", "attempt", "reason", "message", "by", "former_uid", "failing")
@@ -117,7 +118,7 @@ def replay_events(  # noqa: PLR0913, PLR0917 - options of a command line
         credentials = settings.nats_credentials
         events = replay(settings.nats_url, selection, tally, original_pace=original_pace, credentials=credentials)
         ended = asyncio.run(_follow(events, _shower(output, json=json)))
-        say(f"{tally.shown} facts shown, {tally.looked_at} looked at{'' if ended else ', then interrupted'}")
+        print_note(f"{tally.shown} facts shown, {tally.looked_at} looked at{'' if ended else ', then interrupted'}")
         if not ended:
             raise SystemExit(EXIT_INTERRUPTED)
 

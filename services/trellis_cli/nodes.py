@@ -6,7 +6,6 @@ In: flags. Out: a table or JSON. Called by the command line; the demo ends with 
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Final
@@ -20,6 +19,7 @@ from trellis.read_model.reading.explained import held_up
 from trellis.read_model.tables.nodes import NodeRow, NodeState, summary, tally, with_causes
 from trellis_cli.common.errors import exit_on_error
 from trellis_cli.common.gather import Rollout, connected, read_rollout
+from trellis_cli.common.messages import print_note
 from trellis_cli.common.objects import printed_name
 from trellis_cli.common.options import ContextOption, KubeconfigOption
 from trellis_cli.common.output import (
@@ -52,7 +52,7 @@ def nodes(
     no_headers: NoHeadersOption = False,
     every: Annotated[bool, typer.Option("--all", help="also nodes that have nothing to do with Wasm")] = False,
 ) -> None:
-    """Show where each node stands: opted in, waiting, provisioning, ready or failed, and why.
+    """List nodes with their opt-in, state and last error.
 
     JSON: `{"nodes": [{"name", "wish", "by", "state", "verified", "digest", "attempt", "message"}], "counts":
     {"Ready": 12, …}, "notes": []}`. `wish` is In, Out or Invalid; `state` is NotOptedIn, InvalidAnnotation, Waiting,
@@ -81,7 +81,7 @@ def show(rollout: Rollout, output: Format, *, every: bool, no_headers: bool = Fa
         print_document(output, {"nodes": [row.document() for row in shown], "counts": counts, "notes": rollout.notes})
         return
     for note in rollout.notes:
-        print(f"note: {note}", file=sys.stderr)  # noqa: T201 - beside the table, not in it
+        print_note(note)
     if output is Format.NAME:
         print_names(printed_name("node", row.name) for row in shown)
         return

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-app = typer.Typer(help="A real control plane on this machine: NATS, Kubernetes, simulated nodes.", no_args_is_help=True)
+app = typer.Typer(help="Run a control plane on this machine.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Option(help="Name of the cluster.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON as the last line of standard output.")]

@@ -18,8 +18,9 @@ import typer
 from trellis.bus.errors import BusError
 from trellis.config.settings import SettingsError
 from trellis.kube.errors import KubeError
-from trellis_cli.common.errors import EXIT_INTERRUPTED, CommandError, exit_on_error, explain, say
+from trellis_cli.common.errors import CommandError, exit_on_error, explain
 from trellis_cli.common.gather import connected
+from trellis_cli.common.messages import EXIT_INTERRUPTED, print_note
 from trellis_cli.common.output import Format, OutputOption
 from trellis_dev.demo.consent import Chosen, choose
 from trellis_dev.demo.display import Display, on_stderr
@@ -51,7 +52,7 @@ def demo(  # noqa: PLR0913, PLR0917 - options of a command line
     yes: Annotated[bool, typer.Option("--yes", help="with --use-current-context: do not ask")] = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """See it work: a real control plane, simulated nodes, the services, from nothing to provisioned nodes.
+    """Run a demo on simulated nodes.
 
     With --use-current-context no cluster is started: the nodes you name are annotated, and installer Jobs run on them.
     """
@@ -64,7 +65,7 @@ def demo(  # noqa: PLR0913, PLR0917 - options of a command line
         try:
             outcome = asyncio.run(_until_terminated(Wanted(nodes, keep, jaeger), chosen))
         except (KeyboardInterrupt, asyncio.CancelledError) as ended:
-            say("the demo was interrupted; what it started has ended")
+            print_note("the demo was interrupted; what it started has ended")
             interrupted = isinstance(ended, KeyboardInterrupt)
             raise SystemExit(EXIT_INTERRUPTED if interrupted else _EXIT_TERMINATED) from None
         show(outcome, output)

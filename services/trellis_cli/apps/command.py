@@ -30,8 +30,9 @@ from trellis.read_model.reading.applications import read_apps
 from trellis.read_model.tables.apps import AppRow, LiveRow, application_of, compare, not_asked, row_of
 from trellis_cli.apps.ask import NoLatticeError, address_of, asking, by_lattice, name_of, read_groups
 from trellis_cli.apps.history import history, rollback
-from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error, explain
+from trellis_cli.common.errors import CommandError, exit_on_error, explain
 from trellis_cli.common.gather import connected
+from trellis_cli.common.messages import EXIT_FAILED
 from trellis_cli.common.objects import printed_name
 from trellis_cli.common.options import (
     AllNamespacesOption,
@@ -68,7 +69,7 @@ NatsOption = Annotated[
     str | None, typer.Option("--nats", metavar="URL", help="NATS of the lattice, in place of the address of its hosts")
 ]
 
-app = typer.Typer(help="Applications in Kubernetes and in wadm: list, compare, history, rollback.")
+app = typer.Typer(help="List, compare with wadm and roll back applications.")
 
 
 @app.callback(invoke_without_command=True)

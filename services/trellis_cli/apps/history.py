@@ -30,8 +30,10 @@ from trellis.read_model.reading.leaders import read_leadership
 from trellis.read_model.tables.apps import VersionRow, application_of, history_of, row_of
 from trellis_cli.apps.ask import NoLatticeError, address_of, asking, group_of, read_groups
 from trellis_cli.apps.model import Rollback, RollbackError, gitops_of, plan_rollback, target_of
-from trellis_cli.common.errors import CommandError, exit_on_error, say
+from trellis_cli.common.complete import complete_application
+from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
+from trellis_cli.common.messages import print_note
 from trellis_cli.common.objects import ObjectName, read_object
 from trellis_cli.common.options import (
     AllNamespacesOption,
@@ -56,7 +58,11 @@ _EXPECTED: Final = (LinkAwayError, LatticeDataError, WadmRefusedError, NoLattice
 
 NameArgument = Annotated[
     list[str],
-    typer.Argument(metavar="NAME | application/NAME", help="the object, or the application in wadm"),
+    typer.Argument(
+        metavar="NAME | application/NAME",
+        help="the object, or the application in wadm",
+        autocompletion=complete_application,
+    ),
 ]
 NatsOption = Annotated[
     str | None, typer.Option("--nats", metavar="URL", help="NATS of the lattice, in place of the address of its hosts")
@@ -266,7 +272,7 @@ async def _tell(kube: Kube, settings: ClientSettings, plan: Rollback) -> None:
     if not plan.changes:
         print_result(Text("nothing to do: it has that manifest already"))
     if plan.undeployed:
-        say(f"note: {plan.key} says that it is not to run (trellis.dev/undeploy), and that stays")
+        print_note(f"{plan.key} says that it is not to run (trellis.dev/undeploy), and that stays")
     try:
         lead = await read_leadership(kube, MANAGER, settings.namespace, datetime.now(UTC))
     except NotFound:
@@ -274,4 +280,4 @@ async def _tell(kube: Kube, settings: ClientSettings, plan: Rollback) -> None:
     except Forbidden:
         return  # who asks may not know
     if lead is None or lead.age is None or lead.age > lead.duration:
-        say(f"note: nobody leads {MANAGER}, so wadm is not told: start it with `trellis run {MANAGER}`")
+        print_note(f"nobody leads {MANAGER}, so wadm is not told: start it with `trellis run {MANAGER}`")

@@ -21,7 +21,7 @@ from trellis_cli.bus.passwords import passwords
 from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.output import DocumentOption, Format, make_table, print_document, print_result
 
-app = typer.Typer(help="The bus itself: who may do what on it.", no_args_is_help=True)
+app = typer.Typer(help="Create the users and passwords of the bus.", no_args_is_help=True)
 
 SEEDS: Final = "seeds"
 _ELSEWHERE: Final = "(its seed is elsewhere)"

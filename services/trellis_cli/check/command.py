@@ -24,8 +24,9 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.resources import PODS
 from trellis_cli.check.model import SELECTOR, Answer, PodView, parts_of, reasons_of, view_pods
-from trellis_cli.common.errors import EXIT_FAILED, exit_on_error, explain, say
+from trellis_cli.common.errors import exit_on_error, explain
 from trellis_cli.common.gather import connected
+from trellis_cli.common.messages import EXIT_FAILED, print_error
 from trellis_cli.common.options import ContextOption, KubeconfigOption
 from trellis_cli.common.output import DocumentOption, Format, NoHeadersOption, make_table, print_document, print_result
 from trellis_cli.common.settings import ClientSettings, client_settings
@@ -55,7 +56,7 @@ def check(  # noqa: PLR0913, PLR0917 - options of a command line
     output: DocumentOption = Format.TABLE,
     no_headers: NoHeadersOption = False,
 ) -> None:
-    """Ask the API server, the bus and every pod of the services whether they are well; `helm test` runs this.
+    """Check that the services and the bus are ready.
 
     Pods are asked at their own addresses, so this works inside the cluster; from outside, `trellis status` says more.
     Ends with 1 and names what is not well. JSON: `{"ok", "parts": [{"part", "ok", "problem", …}]}`.
@@ -69,7 +70,7 @@ def check(  # noqa: PLR0913, PLR0917 - options of a command line
         parts = asyncio.run(_wait(settings, Wanted(services or (), bus, time.monotonic() + seconds)))
         _show(parts, output, no_headers=no_headers)
         if sick := [part for part in parts if part.problem]:
-            say("; ".join(f"{part.name}: {part.problem}" for part in sick))
+            print_error("; ".join(f"{part.name}: {part.problem}" for part in sick))
             raise SystemExit(EXIT_FAILED)
 
 

@@ -25,8 +25,9 @@ from trellis.limits.breaker_record import make_breakers, read_breakers
 from trellis.names import breaker_name
 from trellis.services import SERVICES
 from trellis_cli.circuit_breaker.model import LIMITS, BreakerRow, Position, row_of, rows_of
-from trellis_cli.common.errors import EXIT_FAILED, exit_on_error
+from trellis_cli.common.errors import exit_on_error
 from trellis_cli.common.gather import connected
+from trellis_cli.common.messages import EXIT_FAILED
 from trellis_cli.common.options import ContextOption, KubeconfigOption
 from trellis_cli.common.output import DocumentOption, Format, NoHeadersOption, make_table, print_document, print_result
 from trellis_cli.common.settings import ClientSettings, client_settings
@@ -38,7 +39,7 @@ _LONGEST_LEAVE_SECONDS: Final = 86_400.0
 _TRIES: Final = 10
 _NONE: Final = "-"
 
-app = typer.Typer(help="Show which destructions are held, and let them go.", no_args_is_help=True)
+app = typer.Typer(help="Show paused deletions, and permit them.", no_args_is_help=True)
 
 
 @app.command()

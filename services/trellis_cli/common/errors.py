@@ -6,20 +6,15 @@ Called around every command. Invariant: an outage never shows a traceback.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from trellis.bus.errors import BusError, BusUnavailable
 from trellis.config.settings import SettingsError
 from trellis.installer_api.redaction import redact_url
 from trellis.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unavailable
 from trellis.read_model.errors import AnswerError
-
-EXIT_FAILED: Final = 1
-EXIT_USAGE: Final = 2
-EXIT_INTERRUPTED: Final = 130
+from trellis_cli.common.messages import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, print_error
 
 
 class CommandError(AnswerError):
@@ -58,15 +53,10 @@ def exit_on_error(*expected: type[Exception]) -> Iterator[None]:
     try:
         yield
     except SettingsError as error:
-        say(str(error))
+        print_error(str(error))
         raise SystemExit(EXIT_USAGE) from None
     except handled as error:
-        say(explain(error))
+        print_error(explain(error))
         raise SystemExit(EXIT_FAILED) from None
     except KeyboardInterrupt:
         raise SystemExit(EXIT_INTERRUPTED) from None
-
-
-def say(text: str) -> None:
-    """Print a line on stderr."""
-    print(f"trellis: {text}", file=sys.stderr)  # noqa: T201 - for the person at the terminal, not a log

@@ -22,8 +22,9 @@ from trellis.read_model.explain.page import Rank
 from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.reading.served import list_served
 from trellis.read_model.tables.controllers import HOST, ControllerRow, controller_row
-from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error
+from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
+from trellis_cli.common.messages import EXIT_FAILED
 from trellis_cli.common.objects import printed_name, read_object
 from trellis_cli.common.options import (
     AllNamespacesOption,

@@ -22,7 +22,8 @@ from trellis.events.subjects import FACTS
 from trellis.read_model.reading.letters import document as letter_document
 from trellis.read_model.reading.letters import full_document
 from trellis.telemetry import setup_logging
-from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error, say
+from trellis_cli.common.errors import CommandError, exit_on_error
+from trellis_cli.common.messages import EXIT_FAILED, print_error
 from trellis_cli.common.objects import printed_name
 from trellis_cli.common.output import (
     DocumentOption,
@@ -39,7 +40,7 @@ from trellis_cli.common.times import span
 from trellis_cli.dead_letters.replay import Choice, Outcome, ReplayReport, replay_letters
 from trellis_cli.dead_letters.views import footer, page_of, table_of
 
-app = typer.Typer(help="The messages that services gave up on.", no_args_is_help=True)
+app = typer.Typer(help="List, show and replay dead-lettered messages.", no_args_is_help=True)
 
 ClusterOption = Annotated[str | None, typer.Option(help="only letters of this cluster [env: TRELLIS_CLUSTER]")]
 ServiceOption = Annotated[str | None, typer.Option(help="only what this service gave up on")]
@@ -203,7 +204,7 @@ def _tell(report: ReplayReport, output: Format) -> None:
         print_text(f"{line.sequence}  {_WORDS[line.outcome]}  {line.text}")
     print_text(report.summary())
     if report.ended_by:
-        say(report.ended_by)
+        print_error(report.ended_by)
 
 
 _WORDS: Final = {

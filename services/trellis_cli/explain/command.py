@@ -24,8 +24,10 @@ from trellis.read_model.reading.explained import page_of
 from trellis.read_model.reading.explained_letter import explain_letter
 from trellis.read_model.reading.find import NotThereError
 from trellis.telemetry import setup_logging
-from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error
+from trellis_cli.common.complete import complete_kind_and_name
+from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
+from trellis_cli.common.messages import EXIT_FAILED
 from trellis_cli.common.objects import ObjectName, read_object
 from trellis_cli.common.options import (
     AllNamespacesOption,
@@ -53,7 +55,12 @@ KINDS: Final = (
 
 def explain(  # noqa: PLR0913, PLR0917 - options of a command line
     what: Annotated[
-        list[str], typer.Argument(metavar="KIND NAME | KIND/NAME", help=f"KIND is one of: {', '.join(KINDS)}")
+        list[str],
+        typer.Argument(
+            metavar="KIND NAME | KIND/NAME",
+            help=f"KIND is one of: {', '.join(KINDS)}",
+            autocompletion=complete_kind_and_name,
+        ),
     ],
     namespace: NamespaceOption = None,
     all_namespaces: AllNamespacesOption = False,
@@ -62,7 +69,7 @@ def explain(  # noqa: PLR0913, PLR0917 - options of a command line
     nats_url: Annotated[str | None, typer.Option(help="the bus, for a dead letter [env: TRELLIS_NATS_URL]")] = None,
     output: DocumentOption = Format.TABLE,
 ) -> None:
-    """Show why something is not ready: the cause in the first line, what to do, then the whole chain.
+    """Show the cause of an object's state and the resolution.
 
     KIND may also be a name that `kubectl` takes. `node/NAME`: from its opting in to its proof. `shim/NAME`: each node
     that fails. `hostgroup/NAME`: a WasmCloudHostConfig, its pods, its lattice. `application/NAME`: both sides of it,

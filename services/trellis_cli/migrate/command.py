@@ -47,7 +47,7 @@ _ROUNDS: Final = 10
 """Kubelets write to their Nodes all the time: what changed meanwhile is planned anew, so often in a row."""
 
 app = typer.Typer(
-    help="Take over nodes, Shims, RuntimeClasses and host groups of a retired operator; nothing is installed again.",
+    help="Take over the objects of a retired operator.",
     no_args_is_help=True,
 )
 app.command("wasmcloud-operator")(wasmcloud_operator)

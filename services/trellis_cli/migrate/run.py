@@ -21,8 +21,9 @@ from trellis.kube.errors import AlreadyExists, Conflict, NotFound
 from trellis.kube.resources import DEPLOYMENTS, JOBS, NODES, SHIMS, Manifest, Resource
 from trellis.provisioning.other_controllers import Peer
 from trellis.read_model.reading.served import NotServedError, list_served
-from trellis_cli.common.errors import CommandError, say
+from trellis_cli.common.errors import CommandError
 from trellis_cli.common.gather import connected
+from trellis_cli.common.messages import print_note
 from trellis_cli.common.output import Format, print_document, print_result
 from trellis_cli.common.settings import ClientSettings
 from trellis_cli.migrate.model.plan import DeleteJob, Doing, PatchDeployment, PatchNode, PatchShim, Step
@@ -171,7 +172,7 @@ async def _write(kube: Kube, step: Step) -> None:
 
 def _show(peer: Peer, found: Found) -> None:
     for note in (*found.notes, *(f"{peer.value} still writes: {sign}" for sign in found.writing)):
-        say(f"note: {note}")
+        print_note(f"{note}")
     if found.steps:
         print_result(table_of(found.steps))
     if not found.writes:

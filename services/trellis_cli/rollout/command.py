@@ -7,7 +7,6 @@ Invariant: what is shown and what is changed is read from the cluster, never fro
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Annotated, Final
@@ -18,11 +17,23 @@ from trellis.config.durations import parse_seconds
 from trellis.config.settings import SettingsError
 from trellis.kube.errors import Unavailable
 from trellis.read_model.tables.rollout import Phase, Standing, World, document, standing_of
-from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error, explain, say
+from trellis_cli.common.complete import complete_shim
+from trellis_cli.common.errors import CommandError, exit_on_error, explain
 from trellis_cli.common.gather import connected
+from trellis_cli.common.messages import EXIT_FAILED, print_error, print_note
 from trellis_cli.common.objects import read_object
 from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import DocumentOption, Format, console, print_document, print_result, print_text
+from trellis_cli.common.output import (
+    DocumentOption,
+    Format,
+    NoHeadersOption,
+    console,
+    make_table,
+    print_document,
+    print_result,
+    print_text,
+    yaml_of,
+)
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.rollout import change as rollout_change
 from trellis_cli.rollout.change import Change, change
@@ -33,9 +44,11 @@ _LOOK_SECONDS: Final = 1.0
 _OUTAGE_SECONDS: Final = 30.0
 """How long a watch bears an API server that does not answer."""
 
-app = typer.Typer(help="Follow, hold, go on with and take back a Shim's rollout.", no_args_is_help=True)
+app = typer.Typer(help="Manage the rollout of a Shim.", no_args_is_help=True)
 
-ShimArgument = Annotated[list[str], typer.Argument(metavar="NAME | shim/NAME", help="the Shim")]
+ShimArgument = Annotated[
+    list[str], typer.Argument(metavar="NAME | shim/NAME", help="the Shim", autocompletion=complete_shim)
+]
 
 
 def shim_name(words: Sequence[str]) -> str:
@@ -75,6 +88,29 @@ def status(
             failed = standing.broken
         if failed:
             raise SystemExit(EXIT_FAILED)
+
+
+@app.command()
+def history(
+    shim: ShimArgument,
+    revision: Annotated[int | None, typer.Option(min=1, help="print the version of this revision")] = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: DocumentOption = Format.TABLE,
+    no_headers: NoHeadersOption = False,
+) -> None:
+    """List the revisions of a Shim, the oldest first.
+
+    A revision is a version of the parts of the spec that are installed on nodes: `fetchStrategy`, `runtimeClass` and
+    `containerdRuntimeOptions`. `rollout undo --to-revision` restores one. JSON: `{"shim", "revisions": [{"revision",
+    "created", "current", "version"}]}`.
+    """
+    with exit_on_error():
+        settings, name = client_settings(kubeconfig=kubeconfig, context=context), shim_name(shim)
+        world = asyncio.run(_read(settings, name)).world
+        for note in world.notes:
+            print_note(note)
+        _show_history(name, world, revision, output, no_headers=no_headers)
 
 
 @app.command()
@@ -150,8 +186,33 @@ def _show(standing: Standing, world: World, output: Format) -> None:
         print_document(output, document(standing, world))
         return
     for note in world.notes:
-        print(f"note: {note}", file=sys.stderr)  # noqa: T201 - beside the table, not in it
+        print_note(note)
     print_result(page(standing))
+
+
+def _show_history(name: str, world: World, number: int | None, output: Format, *, no_headers: bool) -> None:
+    """Print all revisions, or the version of one.
+
+    Raises:
+        CommandError: there is no such revision.
+    """
+    found = [one for one in world.revisions if number in {None, one.number}]
+    if number is not None and not found:
+        known = ", ".join(str(one.number) for one in world.revisions) or "none"
+        raise CommandError(f'revision {number} of Shim "{name}" not found; known revisions: {known}')
+    rows = [
+        {"revision": one.number, "created": one.created, "current": one == world.current, "version": one.version}
+        for one in found
+    ]
+    if output.structured:
+        print_document(output, {"shim": name, "revisions": rows})
+    elif number is not None:
+        print_text(yaml_of(found[0].version).rstrip())
+    else:
+        table = make_table("REVISION", "CREATED", "CURRENT")
+        for row in rows:
+            table.add_row(str(row["revision"]), str(row["created"]), "yes" if row["current"] else "no")
+        print_result(table, no_headers=no_headers)
 
 
 def _watch(settings: ClientSettings, name: str, timeout: float | None, output: Format) -> bool:
@@ -166,7 +227,7 @@ def _watch(settings: ClientSettings, name: str, timeout: float | None, output: F
     if console().is_terminal and not output.structured:
         _show(standing, world, output)
     if not standing.settled:
-        say(f"not complete within {timeout:g} s: {summary(standing)}")
+        print_error(f"not complete within {timeout:g} s: {summary(standing)}")
     return standing.phase is not Phase.COMPLETE
 
 
@@ -188,7 +249,7 @@ async def _follow(
             except Unavailable as error:
                 if last is None or time.monotonic() - answered > _OUTAGE_SECONDS:
                     raise
-                say(f"trying on: {explain(error)}")
+                print_note(f"trying on: {explain(error)}")
             except CommandError:
                 if last is None or last[0].phase is not Phase.REMOVING:
                     raise

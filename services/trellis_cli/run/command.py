@@ -27,6 +27,9 @@ def run(
         Path | None, typer.Option(metavar="DIR", help="bring a nats-server along, its store in this directory")
     ] = None,
 ) -> None:
-    """Run services in one process; every setting is also a TRELLIS_* variable."""
+    """Run services in one process.
+
+    Every setting is also a TRELLIS_* variable.
+    """
     with exit_on_settings_error():
         run_chosen(services or [], RunFlags(kubeconfig, nats_url, cluster, health_port, own_nats))

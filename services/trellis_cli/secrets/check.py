@@ -35,8 +35,9 @@ from trellis.read_model.reading.served import list_served
 from trellis.read_model.tables.apps import application_of
 from trellis_cli.apps.ask import NoLatticeError, group_of, read_groups
 from trellis_cli.apps.history import app_of, find_app
-from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error
+from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
+from trellis_cli.common.messages import EXIT_FAILED
 from trellis_cli.common.options import (
     AllNamespacesOption,
     ContextOption,

@@ -26,8 +26,9 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import Conflict, Forbidden, NotFound
 from trellis.kube.preconditions import only_if
 from trellis.kube.resources import PODS, SECRETS, Manifest
-from trellis_cli.common.errors import CommandError, exit_on_error, say
+from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
+from trellis_cli.common.messages import print_note
 from trellis_cli.common.options import ContextOption, KubeconfigOption
 from trellis_cli.common.output import DocumentOption, Format, print_document, print_result
 from trellis_cli.common.settings import ClientSettings, client_settings
@@ -106,7 +107,7 @@ async def _rotate(settings: ClientSettings, wait: float) -> Done:
     async with connected(settings) as kube:
         if wait:
             await _change(kube, settings, lambda ring: announced(ring, key))
-            say(f"note: {key.public} opens requests; it is given out in {wait:g} s, when all replicas have read it")
+            print_note(f"{key.public} opens requests; it is given out in {wait:g} s, when all replicas have read it")
             await asyncio.sleep(wait)
         ring = await _change(kube, settings, lambda ring: promoted(ring, key), rotated=True)
     message = (

@@ -32,8 +32,9 @@ from trellis.read_model.reading.explained import held_up, warned
 from trellis.read_model.reading.leaders import read_claim, read_leadership
 from trellis_cli.apps.row import NAME, UNKNOWN, read_applications
 from trellis_cli.circuit_breaker.command import read_rows
-from trellis_cli.common.errors import EXIT_FAILED, advice, exit_on_error, explain
+from trellis_cli.common.errors import advice, exit_on_error, explain
 from trellis_cli.common.gather import connected, read_rollout, read_version
+from trellis_cli.common.messages import EXIT_FAILED
 from trellis_cli.common.options import ContextOption, KubeconfigOption
 from trellis_cli.common.output import DocumentOption, Format, NoHeadersOption, make_table, print_document, print_result
 from trellis_cli.common.settings import ClientSettings, client_settings
@@ -124,7 +125,7 @@ def status(
     output: DocumentOption = Format.TABLE,
     no_headers: NoHeadersOption = False,
 ) -> None:
-    """Show who leads each service, how the rollout stands, what is not well and why, and which command says more.
+    """Show the state of the installation, with causes.
 
     Ends with 1 if something is wrong. JSON: `ok`; `kubernetes {ok, problem, server, version}`; `services [{ok, problem,
     name, holder, renewed_seconds_ago}]`, among them `installation`, the holder of the nodes; `rollout {ok, problem,

@@ -23,8 +23,9 @@ from trellis.config.settings import SettingsError
 from trellis.kube.client import Kube
 from trellis.read_model.live.audience import Audience, Pace
 from trellis.read_model.live.watching import Place, parts_of
-from trellis_cli.common.errors import EXIT_FAILED, CommandError, exit_on_error, say
+from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
+from trellis_cli.common.messages import EXIT_FAILED, print_note
 from trellis_cli.common.objects import printed_name, read_kind
 from trellis_cli.common.options import AllNamespacesOption, ContextOption, KubeconfigOption
 from trellis_cli.common.output import (
@@ -92,7 +93,7 @@ def top(  # noqa: PLR0913, PLR0917 - a command's flags
     output: OutputOption = Format.TABLE,
     no_headers: NoHeadersOption = False,
 ) -> None:
-    """Watch nodes, Shims, groups, hosts, applications, Services and controllers: how they are, and why.
+    """Watch nodes, Shims, hosts, applications and Services.
 
     What the console shows, in a terminal, as whoever the kubeconfig says. Without a terminal it prints once. Ends with
     1 if the KIND that was named may not be read whole. JSON with --once: `{"entities": {ID: {…}}, "lacking": [{"part",
@@ -165,7 +166,7 @@ def _print(entities: Entities, asked: Asked, output: Format, *, no_headers: bool
                 print_result(Text(f"{kind.value}:", style="bold"))
             print_result(sheet_of(kind, entities, asked.wanted), no_headers=no_headers)
         for note in told:
-            say(note)
+            print_note(note)
     if asked.kind is not None and missing:
         raise SystemExit(EXIT_FAILED)
 

@@ -22,7 +22,9 @@ from trellis.read_model.reading.traces import JaegerError, ask_jaeger
 from trellis.read_model.traces.span_tree import document_of
 from trellis.read_model.traces.spans import ReadSpan
 from trellis.telemetry import setup_logging
-from trellis_cli.common.errors import CommandError, exit_on_error, say
+from trellis_cli.common.complete import complete_kind_and_name
+from trellis_cli.common.errors import CommandError, exit_on_error
+from trellis_cli.common.messages import print_note
 from trellis_cli.common.objects import ObjectName, read_object
 from trellis_cli.common.options import AllNamespacesOption, NamespaceOption, one_namespace
 from trellis_cli.common.output import DocumentOption, Format, print_document, print_result
@@ -48,7 +50,11 @@ Found: TypeAlias = tuple[str, list[ReadSpan]]
 def trace(  # noqa: PLR0913, PLR0917 - options of a command line
     what: Annotated[
         list[str],
-        typer.Argument(metavar="TRACE_ID | KIND NAME | KIND/NAME", help=f"KIND is one of: {', '.join(KINDS)}"),
+        typer.Argument(
+            metavar="TRACE_ID | KIND NAME | KIND/NAME",
+            help=f"KIND is one of: {', '.join(KINDS)}",
+            autocompletion=complete_kind_and_name,
+        ),
     ],
     namespace: NamespaceOption = None,
     all_namespaces: AllNamespacesOption = False,
@@ -59,7 +65,7 @@ def trace(  # noqa: PLR0913, PLR0917 - options of a command line
     cluster: ClusterOption = None,
     output: DocumentOption = Format.TABLE,
 ) -> None:
-    """Show what followed from one change: each step, who took it, how long it took, and what failed.
+    """Show the spans of one change as a tree, from Jaeger.
 
     The id stands in log lines, in facts (`trellis events replay`), and, as `traceparent`, on installer Jobs. For
     `KIND/NAME` it is that of the last fact about the object, which the bus keeps for 7 days. A link (→) leads to
@@ -129,7 +135,7 @@ def pattern_of(noun: str, name: str, namespace: str | None) -> str:
 
 def _show(trace_id: str, spans: list[ReadSpan], output: Format) -> None:
     for note in notes(spans):
-        say(note)
+        print_note(note)
     if output.structured:
         print_document(output, document_of(trace_id, spans))
         return

@@ -96,7 +96,7 @@ def uninstall(  # noqa: PLR0913, PLR0917 - options of a command line
     context: ContextOption = None,
     output: DocumentOption = Format.TABLE,
 ) -> None:
-    """Remove the finalizers of Trellis, so that all objects can be deleted without it. `helm uninstall` runs this.
+    """Remove the finalizers of Trellis from all objects.
 
     First the services that would put them back are scaled to 0, and it is waited until none of them leads any more.
     Nothing is deleted: hosts, applications and what was installed on nodes run on. Shims stay as they are if another

@@ -36,7 +36,7 @@ def test_an_outage_is_one_line_that_says_what_to_do(
         raise error
     out, err = capsys.readouterr()
     assert (ended.value.code, out, err.count("\n")) == (1, "", 1)
-    assert err.startswith("trellis: ")
+    assert err.startswith("Error: ")
     assert what in err
     assert hint in err
 

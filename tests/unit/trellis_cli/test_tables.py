@@ -61,7 +61,7 @@ def test_what_could_not_be_read_is_told_beside_the_table(capsys: pytest.CaptureF
     show(replace(ROLLOUT, notes=("no Jobs",)), Format.TABLE, every=False)
     out, err = capsys.readouterr()
     assert "no Jobs" not in out
-    assert err == "note: no Jobs\n"
+    assert err == "Note: no Jobs\n"
 
 
 def test_json_is_one_document_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
