@@ -73,7 +73,7 @@ def main() -> None:
         print_error(f'command "trellis {called}": renamed to "trellis {RENAMED[called]}"')
         raise SystemExit(EXIT_USAGE)
     if COMPLETE in os.environ:
-        from typer.completion import completion_init  # noqa: PLC0415 - only while a shell completes
+        from typer._completion_classes import completion_init  # noqa: PLC0415 - only while a shell completes
 
         completion_init()
     plugin = Path(sys.argv[0]).name.startswith("kubectl-")

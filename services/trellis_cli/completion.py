@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
-from typer.completion import get_completion_script
+from typer._completion_shared import get_completion_script
 
 from trellis_cli.common.output import print_text
 

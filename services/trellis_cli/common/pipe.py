@@ -41,5 +41,5 @@ def end_with_reader() -> None:
     """Have the process end quietly when the reader of its standard output has ended."""
     former = sys.stdout
     if isinstance(former, io.TextIOWrapper) and former is sys.__stdout__:
-        settings = {"encoding": former.encoding, "errors": former.errors, "line_buffering": former.line_buffering}
-        sys.stdout = _Output(former.detach(), **settings)
+        encoding, errors, by_line = former.encoding, former.errors, former.line_buffering
+        sys.stdout = _Output(former.detach(), encoding, errors, line_buffering=by_line)
