@@ -118,7 +118,7 @@ def replay_events(  # noqa: PLR0913, PLR0917 - options of a command line
         credentials = settings.nats_credentials
         events = replay(settings.nats_url, selection, tally, original_pace=original_pace, credentials=credentials)
         ended = asyncio.run(_follow(events, _shower(output, json=json)))
-        print_note(f"{tally.shown} facts shown, {tally.looked_at} looked at{'' if ended else ', then interrupted'}")
+        print_note(f"{tally.shown} events shown, {tally.looked_at} read{'' if ended else ', then interrupted'}")
         if not ended:
             raise SystemExit(EXIT_INTERRUPTED)
 

@@ -18,7 +18,7 @@ import typer
 from trellis.bus.errors import BusError
 from trellis.config.settings import SettingsError
 from trellis.kube.errors import KubeError
-from trellis_cli.common.errors import CommandError, exit_on_error, explain
+from trellis_cli.common.errors import CommandError, describe_error, exit_on_error
 from trellis_cli.common.gather import connected
 from trellis_cli.common.messages import EXIT_INTERRUPTED, print_note
 from trellis_cli.common.output import Format, OutputOption
@@ -86,7 +86,7 @@ async def _until_terminated(wanted: Wanted, chosen: Chosen | None) -> Outcome:
         except (CommandError, KubeError, BusError) as error:
             log = rescue_log(target)
             where = f"; the services' whole log: {log}" if log else ""
-            raise CommandError(explain(error) + where) from error
+            raise CommandError(describe_error(error) + where) from error
 
 
 async def _run(target: Target, *, context: str | None, keep: bool) -> Outcome:

@@ -30,7 +30,7 @@ from trellis.read_model.reading.applications import read_apps
 from trellis.read_model.tables.apps import AppRow, LiveRow, application_of, compare, not_asked, row_of
 from trellis_cli.apps.ask import NoLatticeError, address_of, asking, by_lattice, name_of, read_groups
 from trellis_cli.apps.history import history, rollback
-from trellis_cli.common.errors import CommandError, exit_on_error, explain
+from trellis_cli.common.errors import CommandError, describe_error, exit_on_error
 from trellis_cli.common.gather import connected
 from trellis_cli.common.messages import EXIT_FAILED
 from trellis_cli.common.objects import printed_name
@@ -145,7 +145,9 @@ async def _live(settings: ClientSettings, wanted: Wanted) -> list[LiveRow]:
                 async with asking(address) as wadm:
                     rows += await _compared(wadm, name, mine)
             except _CANNOT as error:
-                rows += not_asked(name, map(row_of, mine), explain(error)) or [_away(name, explain(error))]
+                rows += not_asked(name, map(row_of, mine), describe_error(error)) or [
+                    _away(name, describe_error(error))
+                ]
     asked = {row.app.key for row in rows if row.app is not None}
     left = [row_of(item) for item in items if row_of(item).key not in asked]
     why = "no group of hosts in its namespace has its lattice"

@@ -156,10 +156,10 @@ async def find_app(kube: Kube, name: str, namespace: str | None) -> Manifest:
     found = found or [item for item in items if application_of(item["metadata"]) == name]
     place = f"namespace {namespace}" if namespace else "any namespace"
     if not found:
-        raise CommandError(f"there is no Application {name} in {place}: `trellis apps` lists them")
+        raise CommandError(f'Application "{name}" not found in {place}; see `trellis apps`')
     if len(found) > 1:
         where = ", ".join(sorted(item["metadata"]["namespace"] for item in found))
-        raise CommandError(f"there are Applications {name} in {where}: say by -n which one")
+        raise CommandError(f'several Applications "{name}", in namespaces {where}; use --namespace')
     return found[0]
 
 
@@ -183,7 +183,7 @@ async def _wadm(kube: Kube, item: Manifest, nats: str | None) -> AbstractAsyncCo
 async def _versions(wadm: Wadm, item: Manifest) -> tuple[Version, ...]:
     found = await wadm.versions(application_of(item["metadata"]))
     if found is None:
-        raise CommandError(f"wadm has no application {application_of(item['metadata'])}")
+        raise CommandError(f'application "{application_of(item["metadata"])}" not found in wadm')
     return found
 
 

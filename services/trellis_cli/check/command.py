@@ -22,9 +22,10 @@ from trellis.config.durations import parse_seconds
 from trellis.config.settings import SettingsError
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
+from trellis.kube.network_errors import network_reason
 from trellis.kube.resources import PODS
 from trellis_cli.check.model import SELECTOR, Answer, PodView, parts_of, reasons_of, view_pods
-from trellis_cli.common.errors import exit_on_error, explain
+from trellis_cli.common.errors import describe_error, exit_on_error
 from trellis_cli.common.gather import connected
 from trellis_cli.common.messages import EXIT_FAILED, print_error
 from trellis_cli.common.options import ContextOption, KubeconfigOption
@@ -95,7 +96,7 @@ async def _services(kube: Kube, namespace: str, wanted: Sequence[str]) -> list[P
     try:
         pods = await kube.list(PODS, namespace, label_selector=SELECTOR)
     except KubeError as error:
-        return [Part("kubernetes", "not known", explain(error), {"name": "kubernetes"})]
+        return [Part("kubernetes", "not known", describe_error(error), {"name": "kubernetes"})]
     async with aiohttp.ClientSession(timeout=_ANSWER) as session:
         answers = await asyncio.gather(*(_ask(session, pod) for pod in view_pods(pods.items)))
     return [Part("kubernetes", kube.server, facts={"name": "kubernetes"}), *parts_of(wanted, answers)]
@@ -108,7 +109,7 @@ async def _ask(session: aiohttp.ClientSession, pod: PodView) -> Answer:
         async with session.get(pod.url) as answer:
             return Answer(pod, reasons_of(await answer.json(content_type=None), answer.status))
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        why = pod.waits or str(error) or type(error).__name__
+        why = pod.waits or network_reason(error)
         return Answer(pod, f"no answer at {pod.url}: {why}")
 
 
@@ -116,7 +117,7 @@ async def _bus(settings: ClientSettings) -> list[Part]:
     try:
         streams = await survey(settings.nats_url, settings.nats_credentials)
     except BusError as error:
-        return [Part("bus", "not known", explain(error), {"name": "bus"})]
+        return [Part("bus", "not known", describe_error(error), {"name": "bus"})]
     missing = [one.name for one in streams if one.messages is None]
     problem = f"no stream {', '.join(missing)}: a service that runs makes it within seconds" if missing else ""
     return [Part("bus", f"{len(streams) - len(missing)} streams", problem, {"name": "bus"})]

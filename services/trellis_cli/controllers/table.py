@@ -113,12 +113,14 @@ async def _read(settings: ClientSettings, namespace: str | None, name: str | Non
             # The API server names what it does not find; of a kind that it does not serve it says nothing.
             if f'"{name}"' in error.message:
                 raise CommandError(
-                    f"there is no controller {name} in namespace {namespace}: `trellis controllers -n {namespace}` "
-                    "lists those that are"
+                    f'WasmController "{name}" not found in namespace {namespace}; '
+                    f"see `trellis controllers -n {namespace}`"
                 ) from None
         found = await list_served(kube, WASM_CONTROLLERS, namespace)
     if found is None:
-        raise CommandError("the kind WasmController is not defined here: `trellis crds apply`")
+        raise CommandError(
+            'the server does not have the resource type "wasmcontrollers"; define it with `trellis crds apply`'
+        )
     return sorted(map(controller_row, found), key=lambda row: row.key)
 
 

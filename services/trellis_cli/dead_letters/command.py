@@ -191,7 +191,7 @@ async def _get(settings: ClientSettings, sequence: int) -> DeadLetter:
         letter = await box.get(sequence)
     if letter is None:
         raise CommandError(
-            f"there is no letter {sequence}: it was replayed, or has aged out: see `trellis dead-letters list`"
+            f"dead letter {sequence} not found: it was replayed or has expired; see `trellis dead-letters list`"
         )
     return letter
 

@@ -16,7 +16,7 @@ from trellis.bus.dead_letters.read import DeadLetter, Wanted
 from trellis.bus.dead_letters.store import DeadLetters, ReplayRefused, dead_letters
 from trellis.bus.errors import BusError
 from trellis.config.nats_credentials import Credentials
-from trellis_cli.common.errors import explain
+from trellis_cli.common.errors import describe_error
 from trellis_cli.common.output import one_line
 
 
@@ -108,7 +108,7 @@ async def replay_letters(url: str, choice: Choice, credentials: Credentials | No
                 async for sequence, letter in chosen:
                     report.lines.append(await _line(box, sequence, letter, dry_run=choice.dry_run))
         except BusError as error:
-            report.ended_by = explain(error)
+            report.ended_by = describe_error(error)
     return report
 
 

@@ -47,7 +47,7 @@ async def change(kube: Kube, settings: ClientSettings, name: str, wanted: Callab
     for left in reversed(range(_TRIES)):
         found = await Reader(kube, settings, name).read()
         if found.world.shim.deleting:
-            raise CommandError(f"Shim {name!r} is being deleted: trellis rollout status {name} shows how far that is")
+            raise CommandError(f'Shim "{name}" is being deleted; see `trellis rollout status {name}`')
         done = wanted(found)
         if not done.ops:
             return done
@@ -85,7 +85,7 @@ def resume(found: Found) -> Change:
     """
     world = found.world
     if not world.ledger_known:
-        raise CommandError(f"cannot resume Shim {world.shim.name!r}: {'; '.join(world.notes)}")
+        raise CommandError(f'cannot resume the rollout of Shim "{world.shim.name}": {"; ".join(world.notes)}')
     ops: list[dict[str, Any]] = []
     said = []
     if world.shim.paused:
@@ -129,14 +129,14 @@ def undo(to_revision: int | None) -> Callable[[Found], Change]:
 def _target(found: Found, number: int | None) -> Revision:
     name, revisions = found.world.shim.name, found.world.revisions
     if not revisions and found.world.notes:
-        raise CommandError(f"cannot undo Shim {name!r}: {'; '.join(found.world.notes)}")
+        raise CommandError(f'cannot undo the rollout of Shim "{name}": {"; ".join(found.world.notes)}')
     known = ", ".join(str(revision.number) for revision in revisions)
     if number is None:
         former = former_of(revisions, version_of(found.manifest))
         if former is None:
-            raise CommandError(f"Shim {name!r} has no former version to go back to: provisioner kept none but this one")
+            raise CommandError(f'Shim "{name}" has no previous revision')
         return former
     for revision in revisions:
         if revision.number == number:
             return revision
-    raise CommandError(f"Shim {name!r} has no revision {number}; there are: {known or 'none yet'}")
+    raise CommandError(f'revision {number} of Shim "{name}" not found; known revisions: {known or "none"}')

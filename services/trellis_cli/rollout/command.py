@@ -18,7 +18,7 @@ from trellis.config.settings import SettingsError
 from trellis.kube.errors import Unavailable
 from trellis.read_model.tables.rollout import Phase, Standing, World, document, standing_of
 from trellis_cli.common.complete import complete_shim
-from trellis_cli.common.errors import CommandError, exit_on_error, explain
+from trellis_cli.common.errors import CommandError, describe_error, exit_on_error
 from trellis_cli.common.gather import connected
 from trellis_cli.common.messages import EXIT_FAILED, print_error, print_note
 from trellis_cli.common.objects import read_object
@@ -249,7 +249,7 @@ async def _follow(
             except Unavailable as error:
                 if last is None or time.monotonic() - answered > _OUTAGE_SECONDS:
                     raise
-                print_note(f"trying on: {explain(error)}")
+                print_note(f"trying on: {describe_error(error)}")
             except CommandError:
                 if last is None or last[0].phase is not Phase.REMOVING:
                     raise

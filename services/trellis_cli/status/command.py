@@ -32,7 +32,7 @@ from trellis.read_model.reading.explained import held_up, warned
 from trellis.read_model.reading.leaders import read_claim, read_leadership
 from trellis_cli.apps.row import NAME, UNKNOWN, read_applications
 from trellis_cli.circuit_breaker.command import read_rows
-from trellis_cli.common.errors import advice, exit_on_error, explain
+from trellis_cli.common.errors import advice, describe_error, exit_on_error
 from trellis_cli.common.gather import connected, read_rollout, read_version
 from trellis_cli.common.messages import EXIT_FAILED
 from trellis_cli.common.options import ContextOption, KubeconfigOption
@@ -195,7 +195,7 @@ def _told(error: KubeError) -> str:
     if isinstance(error, Unauthorized):
         return UNACCEPTED
     right = missing_right(error)
-    return explain(error) if right is None else f"this account may not {right}: {advice(error)}"
+    return describe_error(error) if right is None else f"this account may not {right}: {advice(error)}"
 
 
 def _with_notes(part: Part, reading: Reading) -> Part:
@@ -209,7 +209,7 @@ async def _kubernetes(kube: Kube) -> Part:
     try:
         version = await read_version(kube)
     except KubeError as error:
-        return Part("kubernetes", kube.server, explain(error), facts)
+        return Part("kubernetes", kube.server, describe_error(error), facts)
     return Part("kubernetes", f"{version} at {kube.server}", facts=facts | {"version": version})
 
 
@@ -293,7 +293,7 @@ async def _bus(settings: ClientSettings) -> Part:
     try:
         return bus_part(await survey(settings.nats_url, settings.nats_credentials))
     except BusError as error:
-        return Part("bus", "not known", explain(error), {"streams": None, "dead_letters": None})
+        return Part("bus", "not known", describe_error(error), {"streams": None, "dead_letters": None})
 
 
 def _show(found: Status, output: Format, *, no_headers: bool) -> None:

@@ -301,7 +301,7 @@ async def test_mistakes_are_one_line_that_says_what_to_do(world: World, wadm: As
     ):
         done = await world.run(*arguments)
         assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.startswith("trellis: ")
+        assert done.stderr.startswith("Error: ")
         assert done.stderr.count("\n") == 1
         for word in named:
             assert word in done.stderr

@@ -123,8 +123,8 @@ def test_nodes_prints_a_table_and_every_node_if_asked(busy_world: World) -> None
     done = busy_world.run("nodes", "--all")
     assert (done.returncode, done.stderr) == (0, "")
     lines = {line.split()[0]: line.split() for line in done.stdout.splitlines() if line.split()}
-    assert lines[f"{busy_world.prefix}-idle"][1:3] == ["Out", "NotOptedIn"]
-    assert lines[f"{busy_world.prefix}-busy"][1:3] == ["In", "Provisioning"]
+    assert lines[f"{busy_world.prefix}-idle"][1:3] == ["false", "NotOptedIn"]
+    assert lines[f"{busy_world.prefix}-busy"][1:3] == ["true", "Provisioning"]
 
 
 def test_a_cluster_that_does_not_answer_is_one_line_and_no_traceback(world: World, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_cluster_that_does_not_answer_is_one_line_and_no_traceback(world: Worl
     )
     done = world.run("nodes", "--kubeconfig", str(config))
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("trellis: cannot LIST ")
+    assert done.stderr.startswith("Error: cannot LIST ")
     assert "127.0.0.1:1" in done.stderr
     assert done.stderr.count("\n") == 1
 
@@ -328,5 +328,5 @@ async def test_tail_shows_old_facts_then_new_ones_and_ends_well_on_ctrl_c(
 def test_tail_without_a_bus_is_one_line(world: World) -> None:
     done = world.run("events", "tail")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"trellis: no NATS at {NOWHERE}")
+    assert done.stderr.startswith(f"Error: no NATS at {NOWHERE}")
     assert done.stderr.count("\n") == 1
