@@ -1,7 +1,7 @@
-"""``trellis crds``: makes our kinds known to a cluster, and finds who else defines them before anything is applied.
+"""``trellis crds``: checks and applies the CRDs of Trellis.
 
 In: flags, the cluster. Out: a table or JSON; with ``apply``, definitions. Called by the command line. Invariants:
-nothing is written before every kind that was asked for was looked at; objects of our kinds are never touched.
+nothing is written before all requested kinds are checked; custom resources are never changed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ app = typer.Typer(help="Check and apply the CRDs of Trellis.", no_args_is_help=T
 
 KindsArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KIND]...", help=f"of {', '.join(kind.plural for kind in OURS)}; none is all"),
+    typer.Argument(metavar="[KIND]...", help=f"of {', '.join(kind.plural for kind in OURS)}; default: all"),
 ]
 
 
@@ -51,10 +51,11 @@ def check(
     output: DocumentOption = Format.TABLE,
     no_headers: NoHeadersOption = False,
 ) -> None:
-    """Show whose definition of each kind stands in the cluster; ends with 1 if one is not ours, or is not served.
+    """Show the owner and the state of each CRD.
 
-    JSON: `{"ok", "kinds": [{"name", "place", "message"}]}`; `place` is Missing, Current, Outdated, Former (of the
-    operator that Trellis replaces), UnknownOwner, KubeVela, OtherVersion, or Hidden (an APIService is in front of it).
+    Ends with 1 if a CRD is not managed by Trellis or not served. JSON: `{"ok", "kinds": [{"name", "place",
+    "message"}]}`; `place` is Missing, Current, Outdated, Former (of the operator that Trellis replaces), UnknownOwner,
+    KubeVela, OtherVersion, or Hidden (an APIService serves the group in its place).
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
@@ -68,17 +69,17 @@ def check(
 def apply(
     kinds: KindsArgument = None,
     adopt: Annotated[
-        bool, typer.Option("--adopt", help="take over what somebody else defined; never KubeVela's applications")
+        bool, typer.Option("--adopt", help="take over CRDs of another owner; never KubeVela's applications")
     ] = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: DocumentOption = Format.TABLE,
     no_headers: NoHeadersOption = False,
 ) -> None:
-    """Define the kinds as this version of Trellis has them, and wait until they are served.
+    """Apply the CRDs of this version of Trellis, and wait until they are served.
 
-    All are looked at first: if one is somebody else's, or hidden by another API server, nothing is applied at all. JSON
-    as of `trellis crds check`.
+    All CRDs are checked first: if one has another owner, or is hidden by another API server, none is applied. JSON as
+    of `trellis crds check`.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
@@ -95,7 +96,7 @@ def chosen(kinds: Sequence[str] | None) -> list[Kind]:
     unknown = [name for name in kinds or () if name not in known]
     if unknown:
         have = ", ".join(kind.plural for kind in OURS)
-        raise CommandError(f"there is no kind {unknown[0]!r} of Trellis: name one or more of {have}")
+        raise CommandError(f'unknown kind "{unknown[0]}": use one or more of {have}')
     named = {known[name].name for name in kinds or ()}
     return [kind for kind in OURS if not named or kind.name in named]
 
@@ -123,10 +124,10 @@ async def _apply(settings: ClientSettings, kinds: Sequence[Kind], *, adopt: bool
                 for kind, standing, definition in found:
                     await _write(kube, kind, standing, definition)
             except (AlreadyExists, Conflict, NotFound):
-                continue  # somebody else was faster: it is looked at anew
+                continue  # another client was faster
             await asyncio.gather(*(await_served(kube, kind) for kind in kinds))
             return [one for _, one, _ in await _look(kube, kinds)]
-        raise CommandError("somebody else writes these definitions all the time: run this again")
+        raise CommandError("another client changes these CRDs continuously: run the command again")
 
 
 async def _look(kube: Kube, kinds: Sequence[Kind]) -> list[tuple[Kind, Standing, Manifest | None]]:
@@ -163,7 +164,7 @@ async def await_served(kube: Kube, kind: Kind) -> None:
         if not why:
             return
         if time.monotonic() > deadline:
-            raise CommandError(f"{kind.name} is defined but not served: {why}")
+            raise CommandError(f"CRD {kind.name} is not served: {why}")
         await asyncio.sleep(_POLL_SECONDS)
 
 

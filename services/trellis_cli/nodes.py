@@ -1,4 +1,4 @@
-"""``trellis nodes``: where each node stands on its way to run Wasm.
+"""``trellis nodes``: nodes with their opt-in, state and last error.
 
 In: flags. Out: a table or JSON. Called by the command line; the demo ends with the same table. Writes nothing.
 """
@@ -50,13 +50,14 @@ def nodes(
     context: ContextOption = None,
     output: OutputOption = Format.TABLE,
     no_headers: NoHeadersOption = False,
-    every: Annotated[bool, typer.Option("--all", help="also nodes that have nothing to do with Wasm")] = False,
+    every: Annotated[bool, typer.Option("--all", help="also nodes without opt-in")] = False,
 ) -> None:
     """List nodes with their opt-in, state and last error.
 
-    JSON: `{"nodes": [{"name", "wish", "by", "state", "verified", "digest", "attempt", "message"}], "counts":
-    {"Ready": 12, …}, "notes": []}`. `wish` is In, Out or Invalid; `state` is NotOptedIn, InvalidAnnotation, Waiting,
-    Provisioning, Verifying, Ready or Failed. `counts` has every state, and counts every node.
+    JSON: `{"nodes": [{"name", "opt_in", "opted_in_by", "state", "verified", "digest", "attempt", "message"}], "counts":
+    {"Ready": 12, …}, "notes": []}`. `opt_in` is true, false or invalid; `opted_in_by` is Annotation, Shim or null;
+    `state` is NotOptedIn, InvalidAnnotation, Waiting, Provisioning, Verifying, Ready or Failed. `counts` has every
+    state, and counts every node.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
@@ -112,6 +113,6 @@ def table_of(rows: Sequence[NodeRow], *, wide: bool = False) -> Table:
 def footer(rows: Sequence[NodeRow], shown: Sequence[NodeRow]) -> str:
     """Return the counts of all nodes, and what to do if there is nothing to show."""
     if not shown:
-        hint = "annotate one: kubectl annotate node NAME kwasm.sh/kwasm-node=true" if rows else "the cluster has none"
-        return f"no node has to do with Wasm ({hint})"
+        hint = "opt one in: kubectl annotate node NAME kwasm.sh/kwasm-node=true" if rows else "the cluster has no nodes"
+        return f"no node has an opt-in ({hint})"
     return summary(rows)

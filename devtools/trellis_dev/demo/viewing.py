@@ -101,7 +101,7 @@ async def ready_page() -> None:
         with on_stderr() as progress:
             await asyncio.to_thread(page.build_page, checkout, How(progress, abort))
     except LocalClusterError as error:
-        print_note(f"the console will have no page to show, or an old one: {error}")
+        print_note(f"the console has no page, or an old one: {error}")
     finally:
         abort.set()
 

@@ -25,7 +25,7 @@ from trellis.read_model.reading.served import list_served
 
 CONNECTION: Final = "trellis-command-line"
 CONNECT_SECONDS: Final = 6.0
-HINT: Final = "from outside the cluster, forward a port to its NATS and give --nats nats://127.0.0.1:PORT"
+HINT: Final = "from outside the cluster, forward a port to its NATS and use --nats nats://127.0.0.1:PORT"
 
 
 class NoLatticeError(Exception):
@@ -53,10 +53,12 @@ def group_of(groups: Iterable[GroupView], namespace: str, lattice: str) -> Group
     named = [one for one in there if not lattice or (one.spec is not None and one.spec.lattice == lattice)]
     if not named:
         of = f" of lattice {lattice}" if lattice else ""
-        raise NoLatticeError(f"namespace {namespace} has no group of hosts{of}: create a WasmCloudHostConfig")
+        raise NoLatticeError(f"namespace {namespace} has no host group{of}: create a WasmCloudHostConfig")
     if len({one.lattice for one in named}) > 1:
         have = ", ".join(sorted({lattice_name(one.lattice) for one in named}))
-        raise NoLatticeError(f"namespace {namespace} has hosts of {have}: say by label trellis.dev/lattice which one")
+        raise NoLatticeError(
+            f"namespace {namespace} has host groups of lattices {have}: set the label trellis.dev/lattice"
+        )
     return named[0]
 
 

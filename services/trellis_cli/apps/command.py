@@ -1,8 +1,8 @@
 """``trellis apps``: applications as Kubernetes shows them, and with ``--live`` as wadm answers now.
 
 In: flags, the cluster, for ``--live`` the NATS of each lattice. Out: a table or JSON. Called by the command line.
-Writes nothing; ``apps history`` and ``apps rollback`` have a module of their own. Invariant: a lattice that is away
-leaves rows that say so, the others are shown.
+Writes nothing; ``apps history`` and ``apps rollback`` have a module of their own. Invariant: an
+unreachable lattice leaves rows with the error, the others are shown.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ _ASKED_AT_ONCE: Final = 16
 _CANNOT: Final = (LinkAwayError, LatticeDataError, WadmRefusedError, NoLatticeError, KubeError)
 
 NatsOption = Annotated[
-    str | None, typer.Option("--nats", metavar="URL", help="NATS of the lattice, in place of the address of its hosts")
+    str | None,
+    typer.Option("--nats", metavar="URL", help="NATS of the lattice, in place of the address in its host groups"),
 ]
 
 app = typer.Typer(help="List, compare with wadm and roll back applications.")
@@ -77,18 +78,18 @@ def apps(  # noqa: PLR0913, PLR0917 - options of a command line
     ctx: typer.Context,
     namespace: NamespaceOption = None,
     all_namespaces: AllNamespacesOption = False,
-    lattice: Annotated[str | None, typer.Option("--lattice", "-l", help="only of this lattice")] = None,
-    live: Annotated[bool, typer.Option("--live", help="ask wadm now, and show where both sides differ")] = False,
+    lattice: Annotated[str | None, typer.Option("--lattice", "-l", help="only applications of this lattice")] = None,
+    live: Annotated[bool, typer.Option("--live", help="query wadm, and show the differences")] = False,
     nats: NatsOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: OutputOption = Format.TABLE,
     no_headers: NoHeadersOption = False,
 ) -> None:
-    """List applications: lattice, phase, deployed version, when both sides last became equal.
+    """List applications: lattice, phase, deployed version, last sync.
 
-    With `--live` wadm is asked over the lattice's own NATS, with the address and the credentials of its group of hosts;
-    then it ends with 1 if a side differs, or if a wadm does not answer. JSON: `{"apps": [{"namespace", "name",
+    With `--live` wadm is queried over the NATS of each lattice, with the address and the credentials of its host group;
+    it ends with 1 if Kubernetes and wadm differ, or if a wadm does not answer. JSON: `{"apps": [{"namespace", "name",
     "application", "lattice", "phase", "deployed", "synced_seconds_ago", "problem"}]}`; with `--live` `{"ok", "apps":
     [{"lattice", "application", "kubernetes", "wadm": {"status", "deployed", "newest"}, "differences", "unknown"}]}`.
     """
@@ -97,7 +98,7 @@ def apps(  # noqa: PLR0913, PLR0917 - options of a command line
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         if nats and not live:
-            raise CommandError("--nats goes with --live: without it nothing but Kubernetes is asked")
+            raise CommandError("--nats needs --live")
         wanted = Wanted(one_namespace(namespace, all_namespaces=all_namespaces), lattice, nats)
         if live:
             rows = asyncio.run(_live(settings, wanted))
@@ -150,7 +151,7 @@ async def _live(settings: ClientSettings, wanted: Wanted) -> list[LiveRow]:
                 ]
     asked = {row.app.key for row in rows if row.app is not None}
     left = [row_of(item) for item in items if row_of(item).key not in asked]
-    why = "no group of hosts in its namespace has its lattice"
+    why = "no host group of its namespace has its lattice"
     for one in left:
         if wanted.lattice in {None, one.lattice}:
             rows += not_asked(one.lattice, [one], why)
@@ -205,12 +206,12 @@ async def _difference(wadm: Wadm, item: Manifest, model: Model) -> str:
     shown = model.deployed or str(((item.get("status") or {}).get("synced") or {}).get("wadmVersion") or model.version)
     there = await wadm.get(model.name, shown)
     if there is None:
-        return f"version {shown} is not in wadm any more"
+        return f"version {shown} not found in wadm"
     try:
         same = project(item, model.name).digest == project(dict(there), model.name).digest
     except LatticeDataError as error:
-        return f"it cannot be compared: {error}"
-    return "" if same else f"the manifest is not that of version {shown}"
+        return f"cannot be compared: {error}"
+    return "" if same else f"the manifest differs from version {shown}"
 
 
 def _show(rows: Sequence[AppRow], output: Format, *, no_headers: bool) -> None:
@@ -222,7 +223,7 @@ def _show(rows: Sequence[AppRow], output: Format, *, no_headers: bool) -> None:
         print_names(printed_name("application", row.name) for row in rows)
         return
     if not rows:
-        print_result(Text("no applications: `kubectl apply` one, or `wash app put` it; see kind Application"))
+        print_result(Text("no applications: create one with `kubectl apply` or `wash app put`"))
         return
     more = ("APPLICATION",) if output is Format.WIDE else ()
     table = make_table(
@@ -253,7 +254,7 @@ def _show_live(rows: Sequence[LiveRow], output: Format, *, no_headers: bool) -> 
         print_names(printed_name("application", row.app.name) for row in rows if row.app is not None)
         return
     if not rows:
-        print_result(Text("no applications, on either side"))
+        print_result(Text("no applications in Kubernetes or wadm"))
         return
     headings = ("LATTICE", "NAME", "KUBERNETES", "WADM", "DIFFERENCE")
     table = make_table(*headings, fold=headings)
@@ -263,7 +264,7 @@ def _show_live(rows: Sequence[LiveRow], output: Format, *, no_headers: bool) -> 
             here = f"{row.app.key} {row.app.phase or '?'} {row.app.deployed or _NONE}"
         if row.model is not None:
             there = f"{row.model.status or '?'} {row.model.deployed or _NONE}"
-        said = "; ".join(row.differences) or (f"not known: {row.unknown}" if row.unknown else "")
+        said = "; ".join(row.differences) or (f"unknown: {row.unknown}" if row.unknown else "")
         style = "bold red" if row.differences else "yellow"
         cells: list[Any] = [one_line(row.lattice), one_line(row.application), one_line(here), one_line(there)]
         table.add_row(*map(Text, cells), Text(one_line(said), style=style))

@@ -65,7 +65,8 @@ NameArgument = Annotated[
     ),
 ]
 NatsOption = Annotated[
-    str | None, typer.Option("--nats", metavar="URL", help="NATS of the lattice, in place of the address of its hosts")
+    str | None,
+    typer.Option("--nats", metavar="URL", help="NATS of the lattice, in place of the address in its host groups"),
 ]
 
 
@@ -73,16 +74,16 @@ def history(  # noqa: PLR0913, PLR0917 - options of a command line
     name: NameArgument,
     namespace: NamespaceOption = None,
     all_namespaces: AllNamespacesOption = False,
-    live: Annotated[bool, typer.Option("--live", help="ask wadm, and not the object's status")] = False,
+    live: Annotated[bool, typer.Option("--live", help="query wadm, not the status of the object")] = False,
     nats: NatsOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: DocumentOption = Format.TABLE,
     no_headers: NoHeadersOption = False,
 ) -> None:
-    """Show the versions of an application, the oldest first: which is deployed, which the object shows.
+    """List the versions of an application, the oldest first.
 
-    Versions `overridden-…` keep a change that lost when both sides had changed. JSON: `{"namespace", "name",
+    Versions `overridden-…` keep a change that was overridden when both sides had changed. JSON: `{"namespace", "name",
     "versions": [{"version", "deployed", "shown", "note"}]}`.
     """
     with exit_on_error(*_EXPECTED):
@@ -101,22 +102,22 @@ def history(  # noqa: PLR0913, PLR0917 - options of a command line
 def rollback(  # noqa: PLR0913, PLR0917 - options of a command line
     name: NameArgument,
     to: Annotated[
-        str | None, typer.Option("--to", metavar="VERSION", help="by default the version before the one it shows")
+        str | None, typer.Option("--to", metavar="VERSION", help="version to restore; default: the previous one")
     ] = None,
     namespace: NamespaceOption = None,
     all_namespaces: AllNamespacesOption = False,
-    force: Annotated[bool, typer.Option("--force", help="although a GitOps tool or Helm manages it")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would be done")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask")] = False,
+    force: Annotated[bool, typer.Option("--force", help="also if a GitOps tool or Helm manages it")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only print the changes")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask for confirmation")] = False,
     nats: NatsOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: DocumentOption = Format.TABLE,
 ) -> None:
-    """Give an Application the manifest of a version that wadm has; application_manager then deploys that version.
+    """Roll an Application back to a version of wadm; application_manager then deploys that version.
 
-    The object is written as the person's tool would, so it stays theirs. What Argo CD, Flux or Helm manage they would
-    change back: that is refused without --force. JSON: `{"namespace", "name", "from", "to", "changes", "by", "done"}`.
+    The object keeps the field manager of the user's tool. If Argo CD, Flux or Helm manages it, --force is needed,
+    because they would revert it. JSON: `{"namespace", "name", "from", "to", "changes", "by", "done"}`.
     """
     with exit_on_error(*_EXPECTED):
         settings = client_settings(kubeconfig=kubeconfig, context=context)
@@ -194,12 +195,12 @@ def _show_history(item: Manifest, rows: list[VersionRow], output: Format, *, no_
         print_document(output, about | {"versions": [row.document() for row in rows]})
         return
     if not rows:
-        print_result(Text(f"no versions of {metadata['name']} are known: was it put into wadm yet? try --live"))
+        print_result(Text(f"no versions of {metadata['name']} known; try --live"))
         return
-    table = make_table("VERSION", "DEPLOYED", "SHOWN", "NOTE", fold={"VERSION", "DEPLOYED", "SHOWN", "NOTE"})
+    table = make_table("VERSION", "DEPLOYED", "CURRENT", "NOTE", fold={"VERSION", "DEPLOYED", "CURRENT", "NOTE"})
     for row in rows:
-        deployed = Text("deployed", style="green") if row.deployed else Text("")
-        table.add_row(Text(one_line(row.version)), deployed, "in Kubernetes" if row.shown else "", one_line(row.note))
+        deployed = Text("yes", style="green") if row.deployed else Text("no")
+        table.add_row(Text(one_line(row.version)), deployed, "yes" if row.shown else "no", one_line(row.note))
     print_result(table, no_headers=no_headers)
 
 
@@ -209,13 +210,13 @@ async def _rollback(settings: ClientSettings, asked: Asked) -> None:
         tool = gitops_of(item)
         if tool and not asked.force:
             raise CommandError(
-                f"{tool} manages {row_of(item).key} and would change it back: roll back there, or give --force"
+                f"{tool} manages {row_of(item).key} and would revert the rollback: roll back there, or use --force"
             )
         async with await _wadm(kube, item, asked.nats) as wadm:
             version = target_of(history_of(item, await _versions(wadm, item)), asked.to)
             manifest = await wadm.get(application_of(item["metadata"]), version)
         if manifest is None:
-            raise CommandError(f"wadm does not have version {version} any more")
+            raise CommandError(f"version {version} not found in wadm")
         plan = await _settled(kube, plan_rollback(item, manifest, version))
         if not asked.output.structured:
             await _tell(kube, settings, plan)
@@ -225,7 +226,7 @@ async def _rollback(settings: ClientSettings, asked: Asked) -> None:
             try:
                 await _write(kube, plan)
             except (Conflict, NotFound):
-                raise CommandError(f"{plan.key} was changed or deleted meanwhile: nothing was done") from None
+                raise CommandError(f"{plan.key} was changed or deleted meanwhile: nothing was changed") from None
             done = True
         if asked.output.structured:
             print_document(asked.output, plan.document() | {"done": done})
@@ -260,9 +261,9 @@ def _agree(plan: Rollback, asked: Asked) -> None:
     if asked.yes:
         return
     if asked.output.structured or not sys.stdin.isatty():
-        raise CommandError("nothing was done: give --yes, or --dry-run, where nobody can be asked")
+        raise CommandError("nothing was changed: use --yes or --dry-run without a terminal")
     if not typer.confirm(f"Give {plan.key} the manifest of version {plan.to}?", err=True):
-        raise CommandError("nothing was done")
+        raise CommandError("nothing was changed")
 
 
 async def _tell(kube: Kube, settings: ClientSettings, plan: Rollback) -> None:
@@ -270,9 +271,9 @@ async def _tell(kube: Kube, settings: ClientSettings, plan: Rollback) -> None:
     for change in plan.changes:
         print_result(Text(f"  {one_line(change)}"))
     if not plan.changes:
-        print_result(Text("nothing to do: it has that manifest already"))
+        print_result(Text("nothing to change: the manifest is the same"))
     if plan.undeployed:
-        print_note(f"{plan.key} says that it is not to run (trellis.dev/undeploy), and that stays")
+        print_note(f"{plan.key} has the annotation trellis.dev/undeploy, and stays undeployed")
     try:
         lead = await read_leadership(kube, MANAGER, settings.namespace, datetime.now(UTC))
     except NotFound:
@@ -280,4 +281,4 @@ async def _tell(kube: Kube, settings: ClientSettings, plan: Rollback) -> None:
     except Forbidden:
         return  # who asks may not know
     if lead is None or lead.age is None or lead.age > lead.duration:
-        print_note(f"nobody leads {MANAGER}, so wadm is not told: start it with `trellis run {MANAGER}`")
+        print_note(f"no replica leads {MANAGER}, so wadm is not updated; start it with `trellis run {MANAGER}`")

@@ -20,8 +20,8 @@ from trellis_cli.status.row import Led, Part, Unwell, led_part, with_leader
 from trellis_cli.status.served import list_or_row
 
 NAME: Final = "applications"
-UNKNOWN: Final = {"count": None, "phases": None, "not_well": None, "holder": None}
-_UNDEFINED: Final = "the kind is not defined"
+UNKNOWN: Final = {"count": None, "phases": None, "unhealthy": None, "holder": None}
+_UNDEFINED: Final = "kind not defined"
 _NEVER: Final = "NotEvaluated"
 
 
@@ -33,7 +33,7 @@ async def read_applications(kube: Kube, namespace: str, groups: Sequence[Manifes
     """
     found = await list_or_row(kube, APPLICATIONS, NAME, UNKNOWN)
     if found is None:
-        return Part(NAME, _UNDEFINED, facts={"count": 0, "phases": {}, "not_well": [], "holder": None})
+        return Part(NAME, _UNDEFINED, facts={"count": 0, "phases": {}, "unhealthy": [], "holder": None})
     if isinstance(found, Part):
         return found
     reading = Reading(kube, namespace)
@@ -60,6 +60,6 @@ def applications_part(rows: Sequence[AppRow], causes: Mapping[str, str], leader:
     phases = dict(sorted(Counter(row.phase or _NEVER for row in rows).items()))
     bad = {row.key: row.problem for row in rows if row.phase in TROUBLE} | dict(causes)
     text = ", ".join(f"{count} {phase}" for phase, count in phases.items())
-    led = Led(MANAGER, leader, "both sides drift apart")
-    facts = {"count": len(rows), "phases": phases, "not_well": sorted(bad)}
-    return led_part(NAME, text, led, Unwell("not well", "application", bad), facts)
+    led = Led(MANAGER, leader, "Kubernetes and wadm are not synchronized")
+    facts = {"count": len(rows), "phases": phases, "unhealthy": sorted(bad)}
+    return led_part(NAME, text, led, Unwell("unhealthy", "application", bad), facts)

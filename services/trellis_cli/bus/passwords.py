@@ -40,9 +40,10 @@ CLIENTS: Final = (*SERVICES, CLI)
 def passwords(
     kubeconfig: KubeconfigOption = None, context: ContextOption = None, output: DocumentOption = Format.TABLE
 ) -> None:
-    """Make the Secrets with the passwords of the bus that are missing, where Trellis is; those that are there stay.
+    """Create the missing Secrets with passwords of the bus in the namespace of Trellis.
 
-    For an installation by `deploy/base`; the Helm chart makes the same itself. JSON: `{"made": ["…"]}`.
+    For installations by `deploy/base`; the Helm chart creates the same Secrets. Existing Secrets are kept. JSON:
+    `{"made": ["…"]}`.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
@@ -50,7 +51,7 @@ def passwords(
         if output.structured:
             print_document(output, {"made": made})
         else:
-            print_text(f"made: {', '.join(made)}" if made else "nothing to make: all are there")
+            print_text(f"created: {', '.join(made)}" if made else "all Secrets exist")
 
 
 def client_secret(user: str) -> str:

@@ -48,10 +48,11 @@ class Wanted:
 
 def check(  # noqa: PLR0913, PLR0917 - options of a command line
     services: Annotated[
-        list[str] | None, typer.Argument(metavar="[SERVICE]...", help="that are to run; none is all that do")
+        list[str] | None,
+        typer.Argument(metavar="[SERVICE]...", help="services that must be ready; default: all that have pods"),
     ] = None,
-    timeout: Annotated[str, typer.Option(metavar="DURATION", help="how long to wait until all is well")] = "0s",
-    bus: Annotated[bool, typer.Option("--bus/--no-bus", help="whether to ask the bus, too")] = True,
+    timeout: Annotated[str, typer.Option(metavar="DURATION", help="time to wait until everything is ready")] = "0s",
+    bus: Annotated[bool, typer.Option("--bus/--no-bus", help="check the bus too")] = True,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: DocumentOption = Format.TABLE,
@@ -59,8 +60,9 @@ def check(  # noqa: PLR0913, PLR0917 - options of a command line
 ) -> None:
     """Check that the services and the bus are ready.
 
-    Pods are asked at their own addresses, so this works inside the cluster; from outside, `trellis status` says more.
-    Ends with 1 and names what is not well. JSON: `{"ok", "parts": [{"part", "ok", "problem", …}]}`.
+    Each pod is requested at its own address, so the command works inside the cluster; use `trellis status` outside.
+    `helm test` runs it. Ends with 1 if a component is not ready. JSON: `{"ok", "parts": [{"part", "ok", "problem",
+    …}]}`.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
@@ -96,7 +98,7 @@ async def _services(kube: Kube, namespace: str, wanted: Sequence[str]) -> list[P
     try:
         pods = await kube.list(PODS, namespace, label_selector=SELECTOR)
     except KubeError as error:
-        return [Part("kubernetes", "not known", describe_error(error), {"name": "kubernetes"})]
+        return [Part("kubernetes", "unknown", describe_error(error), {"name": "kubernetes"})]
     async with aiohttp.ClientSession(timeout=_ANSWER) as session:
         answers = await asyncio.gather(*(_ask(session, pod) for pod in view_pods(pods.items)))
     return [Part("kubernetes", kube.server, facts={"name": "kubernetes"}), *parts_of(wanted, answers)]
@@ -104,22 +106,22 @@ async def _services(kube: Kube, namespace: str, wanted: Sequence[str]) -> list[P
 
 async def _ask(session: aiohttp.ClientSession, pod: PodView) -> Answer:
     if not pod.url:
-        return Answer(pod, pod.waits or "it does not run yet")
+        return Answer(pod, pod.waits or "the container is not running yet")
     try:
         async with session.get(pod.url) as answer:
             return Answer(pod, reasons_of(await answer.json(content_type=None), answer.status))
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         why = pod.waits or network_reason(error)
-        return Answer(pod, f"no answer at {pod.url}: {why}")
+        return Answer(pod, f"{pod.url} unreachable: {why}")
 
 
 async def _bus(settings: ClientSettings) -> list[Part]:
     try:
         streams = await survey(settings.nats_url, settings.nats_credentials)
     except BusError as error:
-        return [Part("bus", "not known", describe_error(error), {"name": "bus"})]
+        return [Part("bus", "unknown", describe_error(error), {"name": "bus"})]
     missing = [one.name for one in streams if one.messages is None]
-    problem = f"no stream {', '.join(missing)}: a service that runs makes it within seconds" if missing else ""
+    problem = f"missing streams: {', '.join(missing)}; a running service creates them within seconds" if missing else ""
     return [Part("bus", f"{len(streams) - len(missing)} streams", problem, {"name": "bus"})]
 
 
@@ -131,5 +133,5 @@ def _show(parts: Sequence[Part], output: Format, *, no_headers: bool) -> None:
     table = make_table("PART", "OK", "STATUS", fold={"STATUS"})
     for part in parts:
         mark = Text("no", style="bold red") if part.problem else Text("yes", style="green")
-        table.add_row(part.name, mark, Text("\n".join(filter(None, (part.text, part.problem)))))
+        table.add_row(part.name, mark, Text("; ".join(filter(None, (part.text, part.problem)))))
     print_result(table, no_headers=no_headers)

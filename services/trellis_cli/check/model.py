@@ -57,7 +57,7 @@ def parts_of(wanted: Sequence[str], answers: Sequence[Answer]) -> list[Part]:
     """Return a row a component: those that were asked for, else those that have pods."""
     components = wanted or sorted({one.pod.component for one in answers})
     if not components:
-        return [Part("services", "none", "no pod of a service is there: is TRELLIS_NAMESPACE right?")]
+        return [Part("services", "none", "no service has a pod: check TRELLIS_NAMESPACE")]
     return [_part(name, [one for one in answers if one.pod.component == name]) for name in components]
 
 
@@ -70,14 +70,14 @@ def reasons_of(body: Any, status: int) -> str:  # noqa: ANN401 - JSON from outsi
             found.append(f"{name}: {'; '.join(map(str, said['reasons']))}")
     if found:
         return "; ".join(found)
-    return "" if status == 200 else f"/readyz answers {status}"
+    return "" if status == 200 else f"/readyz returns {status}"
 
 
 def _part(component: str, answers: Sequence[Answer]) -> Part:
     sick = [one for one in answers if one.problem]
     problem = "; ".join(f"pod {one.pod.name}: {one.problem}" for one in sick)
     if not answers:
-        problem = "it has no pod: see its Deployment"
+        problem = "no pod: see its Deployment"
     facts = {"name": component, "pods": len(answers), "ready": len(answers) - len(sick)}
     return Part(component, f"{facts['ready']} of {len(answers)} pods ready", problem, facts)
 

@@ -1,4 +1,4 @@
-"""``trellis circuit-breaker``: which destructions are held, and letting them go.
+"""``trellis circuit-breaker``: show paused deletions, and permit them.
 
 In: flags. Out: a table or JSON; ``close`` writes the record of one service. Called by the command line.
 Invariant: a record that changed between reading and writing is read again, so no opening is lost.
@@ -49,12 +49,13 @@ def status(
     output: DocumentOption = Format.TABLE,
     no_headers: NoHeadersOption = False,
 ) -> None:
-    """Show every breaker: open since when and until when, how many objects it holds, why, and what to do.
+    """List the circuit breakers: state, time, paused deletions, reason and resolution.
 
-    A breaker opens when a service is about to destroy more than 5 objects, and more than 10 % of their kind, within
-    60 s. Ends with 1 if one is open. JSON: `{"ok", "breakers": [{"service", "kind", "state", "since", "until", "held",
-    "examples", "why", "closed": {"by", "at"}, "leave": {"what", "until"}}]}`. `state` is Closed, Open or Unreadable;
-    `closed` is the last closing by a person, `leave` what it lets through at present: Held or Everything.
+    A circuit breaker opens if a service is about to delete more than 5 objects, and more than 10 % of their kind,
+    within 60 s. Ends with 1 if one is open. JSON: `{"ok", "breakers": [{"service", "kind", "state", "since", "until",
+    "held", "examples", "why", "closed": {"by", "at"}, "leave": {"what", "until"}}]}`. `state` is Closed, Open or
+    Unreadable; `held` counts paused deletions, `closed` is the last closing by a user, `leave` the deletions permitted
+    now: Held or Everything.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
@@ -66,23 +67,27 @@ def status(
 
 @app.command("close")
 def close_command(
-    service: Annotated[str, typer.Argument(help="as circuit-breaker status names it: node-watcher, host-manager, …")],
+    service: Annotated[
+        str, typer.Argument(help="service, as in `circuit-breaker status`: node-watcher, host-manager, …")
+    ],
     kind: Annotated[
-        str | None, typer.Argument(help="as circuit-breaker status names it; none is every kind of the service")
+        str | None, typer.Argument(help="kind, as in `circuit-breaker status`; default: all kinds of the service")
     ] = None,
     everything_for: Annotated[
         str | None,
-        typer.Option("--for", metavar="DURATION", help="also let go what is not held yet, for so long: 15m"),
+        typer.Option(
+            "--for", metavar="DURATION", help="also permit deletions that are not paused yet, for this time: 15m"
+        ),
     ] = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: DocumentOption = Format.TABLE,
 ) -> None:
-    """Let the held objects go, and only those: what comes after them meets the usual limit.
+    """Permit the paused deletions, and only these: later ones are limited as before.
 
-    With --for everything of the kind may go for that time; said before a planned mass, it keeps the breaker from
-    opening. Who closed it is written down. A breaker that is not open stays as it is, which is no error. JSON:
-    `{"closed": [row…]}`, rows as in `circuit-breaker status`.
+    With --for all deletions of the kind are permitted for this time; given before a planned mass deletion, the circuit
+    breaker does not open. The user is recorded. A circuit breaker that is not open is not changed. JSON: `{"closed":
+    [row…]}`, rows as in `circuit-breaker status`.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
@@ -94,7 +99,7 @@ def close_command(
         for row in rows:
             print_result(Text(_said(row)))
         if not rows:
-            print_result(Text(f"nothing to close: no breaker of {service} is open"))
+            print_result(Text(f"no circuit breaker of {service} is open"))
 
 
 def _chosen(service: str, kind: str | None) -> tuple[str, ...]:
@@ -186,7 +191,11 @@ async def read_user(kube: Kube) -> str:
 
 def _said(row: BreakerRow) -> str:
     assert row.closing is not None
-    what = "everything may go" if row.closing.everything else f"{len(row.closing.permitted)} held may go on"
+    what = (
+        "all deletions are permitted"
+        if row.closing.everything
+        else f"{len(row.closing.permitted)} paused deletions are permitted"
+    )
     return f"closed {row.service} {row.kind} as {row.closing.by}: {what} until {moment(row.closing.until)}"
 
 
@@ -196,7 +205,7 @@ def _show(rows: Sequence[BreakerRow], output: Format, *, no_headers: bool) -> No
         print_document(output, {"ok": not open_rows, "breakers": [row.document() for row in rows]})
         return
     table = make_table(
-        "SERVICE", "KIND", "STATE", "SINCE", "UNTIL", "HELD", "WHY", "LAST CLOSED", fold={"WHY", "LAST CLOSED"}
+        "SERVICE", "KIND", "STATE", "SINCE", "UNTIL", "PAUSED", "REASON", "LAST CLOSED", fold={"REASON", "LAST CLOSED"}
     )
     for row in rows:
         table.add_row(
@@ -218,4 +227,4 @@ def _closed_text(row: BreakerRow) -> str:
     if row.closing is None:
         return _NONE
     text = f"{moment(row.closing.at)} by {row.closing.by}"
-    return f"{text}; {row.leave.lower()} may go until {moment(row.closing.until)}" if row.leave else text
+    return f"{text}; permitted until {moment(row.closing.until)}: {row.leave.lower()}" if row.leave else text

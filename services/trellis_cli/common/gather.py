@@ -92,14 +92,14 @@ async def read_rollout(kube: Kube, settings: ClientSettings) -> Rollout:
         for manifest in found.items:
             jobs.change(None, view_job(manifest))
     except Forbidden as error:
-        notes.append(f"nodes in work may show as waiting: {describe_error(error)}")
+        notes.append(f"nodes in progress may be shown as waiting: {describe_error(error)}")
     ledger = Ledger({})
     try:
         ledger = read_ledger(await kube.get(CONFIGMAPS, names.LEDGER, settings.namespace))
     except NotFound:
         pass  # no rollout has begun
     except Forbidden as error:
-        notes.append(f"whether the rollout is halted is not known: {describe_error(error)}")
+        notes.append(f"halts of the rollout unknown: {describe_error(error)}")
     reading = Reading(kube, settings.namespace)
     shims = await reading.list(SHIMS)
     notes += [line.text for line in reading.notes]

@@ -15,7 +15,7 @@ from trellis.config.settings import SettingsError
 
 _OLDEST_SECONDS: Final = 10 * 365 * 86_400.0
 _TIMESTAMP: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})")
-_NEEDS: Final = "needs how long ago, such as 30s, 10m, 2h, or a time such as 2026-01-31T08:00:00Z"
+_NEEDS: Final = "needs a duration such as 30s, 10m, 2h, or a time such as 2026-01-31T08:00:00Z"
 
 
 def span(since: str | None, until: str | None, now: datetime) -> tuple[datetime | None, datetime | None]:
@@ -27,9 +27,9 @@ def span(since: str | None, until: str | None, now: datetime) -> tuple[datetime 
     """
     first, last = _moment("--since", since, now), _moment("--until", until, now)
     if first is not None and first > now:
-        raise SettingsError(f"--since: has {since!r}, needs a time that is past")
+        raise SettingsError(f"--since: has {since!r}, needs a time in the past")
     if first is not None and last is not None and first > last:
-        raise SettingsError(f"--until: has {until!r}, which is before --since {since!r}: nothing lies between them")
+        raise SettingsError(f"--until: has {until!r}, which is before --since {since!r}")
     return first, last
 
 

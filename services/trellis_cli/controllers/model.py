@@ -24,6 +24,6 @@ def controllers_part(
     states = dict(sorted(Counter(row.state or _NEVER for row in rows).items()))
     bad = {row.key: row.problem for row in rows if not row.ready and row.state != "Paused"} | dict(causes or {})
     text = ", ".join(f"{count} {state}" for state, count in states.items())
-    led = Led(HOST, leader, "none of them is called")
+    led = Led(HOST, leader, "no controller is called")
     facts = {"count": len(rows), "states": states, "not_ready": sorted(bad)}
     return led_part(PART, text, led, Unwell("not ready", "controller", bad), facts)

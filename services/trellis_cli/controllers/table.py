@@ -1,4 +1,4 @@
-"""``trellis controllers``: controllers in Wasm, where they are, what they cost, what ended them last.
+"""``trellis controllers``: Wasm controllers with state, resources and last fault.
 
 In: flags, the cluster. Out: a table or JSON. Called by the command line, ``read_controllers`` by ``trellis status``.
 Writes nothing. Invariant: a cluster without the kind has nothing wrong with it.
@@ -57,15 +57,15 @@ def controllers(  # noqa: PLR0913, PLR0917 - options of a command line
     ctx: typer.Context,
     namespace: NamespaceOption = None,
     all_namespaces: AllNamespacesOption = False,
-    name: Annotated[str | None, typer.Option("--name", help="only the one of this name; needs --namespace")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="only this controller; needs --namespace")] = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: OutputOption = Format.TABLE,
     no_headers: NoHeadersOption = False,
 ) -> None:
-    """List controllers: state, memory, size on disk, calls, wakes, faults.
+    """List Wasm controllers: state, memory, size on disk, calls, wakes, faults.
 
-    Figures are of the process that hosts them, and up to a minute old. Ends with 1 if one is not ready. JSON: `{"ok",
+    Figures are of the hosting process, and up to a minute old. Ends with 1 if one is not ready. JSON: `{"ok",
     "controllers": [{"namespace", "name", "state", "ready", "problem", "resident_bytes", "disk_bytes", "calls", "wakes",
     "wake_p99", "traps", "last_fault": {"kind", "message", "time"}, "module_sha256"}]}`.
     """
@@ -134,7 +134,7 @@ def _show(rows: Sequence[ControllerRow], namespace: str | None, output: Format, 
         return
     if not rows:
         where = f" in namespace {namespace}" if namespace else ""
-        print_result(Text(f"no controllers{where}: `kubectl apply` one; see kind WasmController"))
+        print_result(Text(f"no controllers{where}: create a WasmController"))
         return
     table = make_table(
         "NAMESPACE",

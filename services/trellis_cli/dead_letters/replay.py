@@ -86,8 +86,8 @@ class ReplayReport:
         refused = self._count(Outcome.NOT_REPLAYED)
         parts = [f"{self._count(done)} {verb}"]
         if refused:
-            parts.append(f"{refused} not, and still listed")
-        return "; ".join(parts) if self.lines else "no letters to replay"
+            parts.append(f"{refused} not replayed")
+        return "; ".join(parts) if self.lines else "no dead letters to replay"
 
     def _count(self, outcome: Outcome) -> int:
         return sum(line.outcome is outcome for line in self.lines)
@@ -123,7 +123,7 @@ async def _chosen(box: DeadLetters, choice: Choice) -> AsyncGenerator[tuple[int,
 
 async def _line(box: DeadLetters, sequence: int, letter: DeadLetter | None, *, dry_run: bool) -> ReplayLine:
     if letter is None:
-        return ReplayLine(sequence, Outcome.NOT_REPLAYED, "there is no such letter: see `trellis dead-letters list`")
+        return ReplayLine(sequence, Outcome.NOT_REPLAYED, "not found; see `trellis dead-letters list`")
     if letter.obstacle:
         return ReplayLine(sequence, Outcome.NOT_REPLAYED, one_line(letter.obstacle), letter.subject)
     if dry_run:
@@ -132,7 +132,7 @@ async def _line(box: DeadLetters, sequence: int, letter: DeadLetter | None, *, d
         done = await box.replay(letter)
     except ReplayRefused as error:
         return ReplayLine(sequence, Outcome.NOT_REPLAYED, str(error), letter.subject)
-    again = ", where it stood already" if done.again else ""
+    again = ", already stored" if done.again else ""
     return ReplayLine(
         sequence, Outcome.REPLAYED, f"{letter.subject} as {done.sequence} in {done.stream}{again}", letter.subject
     )

@@ -66,17 +66,20 @@ def explain(  # noqa: PLR0913, PLR0917 - options of a command line
     all_namespaces: AllNamespacesOption = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    nats_url: Annotated[str | None, typer.Option(help="the bus, for a dead letter [env: TRELLIS_NATS_URL]")] = None,
+    nats_url: Annotated[
+        str | None, typer.Option(help="address of the bus, for dead letters [env: TRELLIS_NATS_URL]")
+    ] = None,
     output: DocumentOption = Format.TABLE,
 ) -> None:
     """Show the cause of an object's state and the resolution.
 
-    KIND may also be a name that `kubectl` takes. `node/NAME`: from its opting in to its proof. `shim/NAME`: each node
-    that fails. `hostgroup/NAME`: a WasmCloudHostConfig, its pods, its lattice. `application/NAME`: both sides of it,
-    and its hosts. `service/NAME`: the Service of an application, and each host. `controller/NAME`: a WasmController.
-    `secretgrant/NAME`: whom it lets in. `deadletter/SEQUENCE`: a message that a service gave up on. Ends with 1 if
-    something is not well. JSON: `{"ok", "subject", "cause", "do", "headline", "lines": [{"about", "ok", "text",
-    "do"}]}`; `ok` of a line is null for what is neither good nor bad, `cause` and `do` are null if all is well.
+    The first line has the cause and the resolution; the whole chain of checks follows. `node NAME`: from its opt-in to
+    its verification. `shim NAME`: each node that fails. `hostgroup NAME`: a WasmCloudHostConfig, its pods, its lattice.
+    `application NAME`: Kubernetes, wadm and the hosts. `service NAME`: the Service of an application, and each host.
+    `controller NAME`: a WasmController. `secretgrant NAME`: its lattices and accounts. `deadletter SEQUENCE`: a
+    dead-lettered message. Ends with 1 if a check failed. JSON: `{"ok", "subject", "cause", "do", "headline", "lines":
+    [{"about", "ok", "text", "do"}]}`; `ok` of a line is null if it is no check, `cause` and `do` are null if no check
+    failed.
     """
     with exit_on_error():
         asked = read_argument(what, one_namespace(namespace, all_namespaces=all_namespaces))
@@ -116,9 +119,7 @@ async def _letter(settings: ClientSettings, name: str) -> Explanation:
     """Return the page of a dead letter; raises CommandError for what is no number."""
     number = whole(name)
     if number is None:
-        raise CommandError(
-            f"cannot explain letter {name!r}: name its SEQUENCE, which `trellis dead-letters list` shows"
-        )
+        raise CommandError(f'"{name}" is no SEQUENCE of a dead letter; see `trellis dead-letters list`')
     setup_logging(log_format="text", level="error")
     letter: DeadLetter | None
     async with dead_letters(settings.nats_url, credentials=settings.nats_credentials) as box:

@@ -34,13 +34,11 @@ FIELD_MANAGER: Final = "trellis.dev/migrate"
 _ROUNDS: Final = 10
 """Kubelets write to their Nodes all the time: what changed meanwhile is planned anew, so often in a row."""
 
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="only show what would be done")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="do not ask")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="only print the plan")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="do not ask for confirmation")]
 TakeOverOption = Annotated[
     bool,
-    typer.Option(
-        "--take-over", help="although the operator still runs or seems to write; Trellis then works beside it"
-    ),
+    typer.Option("--take-over", help="also if the operator still runs; Trellis then runs beside it"),
 ]
 
 
@@ -106,15 +104,15 @@ def _agree(peer: Peer, found: Found, how: How) -> None:
     """
     if found.writing and not how.force:
         raise CommandError(
-            f"{peer.value} still writes, so nothing was done: {'; '.join(found.writing)}. "
-            "Give --take-over to do it all the same"
+            f"{peer.value} is still active, so nothing was changed: {'; '.join(found.writing)}. "
+            "Use --take-over to continue"
         )
     if how.yes:
         return
     if how.output.structured or not sys.stdin.isatty():
-        raise CommandError("nothing was done: give --yes, or --dry-run, where nobody can be asked")
+        raise CommandError("nothing was changed: use --yes or --dry-run without a terminal")
     if not typer.confirm(f"Do these {len(found.writes)} steps?", err=True):
-        raise CommandError("nothing was done")
+        raise CommandError("nothing was changed")
 
 
 async def _carry_out(kube: Kube, find: Find, agreed: set[tuple[str, Doing]]) -> int:
@@ -129,7 +127,7 @@ async def _carry_out(kube: Kube, find: Find, agreed: set[tuple[str, Doing]]) -> 
         try:
             todo = [step for step in (await find(kube)).writes if step.key in agreed]
         except NotServedError as error:
-            raise CommandError(f"{done} done; then {error}: run this again") from None
+            raise CommandError(f"{done} done; then {error}: run the command again") from None
         changed: set[str] = set()
         before = done
         for step in todo:
@@ -147,7 +145,9 @@ async def _carry_out(kube: Kube, find: Find, agreed: set[tuple[str, Doing]]) -> 
             return done
         idle = idle + 1 if done == before else 0
         if idle >= _ROUNDS:
-            raise CommandError(f"{done} done, but {', '.join(sorted(changed))} changed all the time: run this again")
+            raise CommandError(
+                f"{done} done, but {', '.join(sorted(changed))} changed continuously: run the command again"
+            )
 
 
 async def _write(kube: Kube, step: Step) -> None:
@@ -171,12 +171,12 @@ async def _write(kube: Kube, step: Step) -> None:
 
 
 def _show(peer: Peer, found: Found) -> None:
-    for note in (*found.notes, *(f"{peer.value} still writes: {sign}" for sign in found.writing)):
+    for note in (*found.notes, *(f"{peer.value} is still active: {sign}" for sign in found.writing)):
         print_note(f"{note}")
     if found.steps:
         print_result(table_of(found.steps))
     if not found.writes:
-        print_result(Text(f"nothing to do: nothing of {peer.value} waits for this command"))
+        print_result(Text(f"nothing to migrate from {peer.value}"))
 
 
 async def list_all(kube: Kube, res: Resource, label_selector: str | None = None) -> list[Manifest]:

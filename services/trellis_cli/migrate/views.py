@@ -24,14 +24,14 @@ _PAST: Final = {
     Doing.DELETE: "deleted",
     Doing.KEEP: "kept",
     Doing.LEAVE: "left",
-    Doing.FINALIZER_REMOVED: "let go",
+    Doing.FINALIZER_REMOVED: "finalizer removed",
     Doing.DEFINE: "defined",
 }
 
 
 def table_of(steps: Sequence[Step]) -> Table:
     """Return the table of a plan; nothing is cut, long texts are folded."""
-    table = make_table("OBJECT", "WHAT IT IS", "WILL BE", "WHY", fold={"OBJECT", "WHAT IT IS", "WHY"})
+    table = make_table("OBJECT", "DESCRIPTION", "ACTION", "REASON", fold={"OBJECT", "WHAT IT IS", "WHY"})
     for step in steps:
         table.add_row(
             Text(step.object), Text(step.what), Text(_PAST[step.doing], style=_STYLES[step.doing]), Text(step.why)

@@ -67,11 +67,11 @@ def pause(found: Found) -> Change:
     """Return how a rollout is paused."""
     name = found.world.shim.name
     if found.world.shim.paused:
-        return Change((), f"Shim {name} is paused already; go on with: trellis rollout resume {name}")
+        return Change((), f"Shim {name} is already paused; to resume: trellis rollout resume {name}")
     return Change(
         ({"op": "add", "path": "/spec/paused", "value": True},),
-        f"paused Shim {name}: nodes in work are finished, no further one is begun; "
-        f"go on with: trellis rollout resume {name}",
+        f"Shim {name} paused: nodes in progress are finished, no further node is started; "
+        f"to resume: trellis rollout resume {name}",
     )
 
 
@@ -95,12 +95,12 @@ def resume(found: Found) -> Change:
     # A pause is no word on failures: who ends it has not said that they are mended.
     if last is not None and last > world.shim.forgiven and (halted or not world.shim.paused):
         ops += _forgive(found.manifest, last)
-        further = ", further ones begun" if halted else ""
-        said.append(f"its failures so far are forgiven: failed nodes are tried at once{further}")
+        further = ", further nodes are started" if halted else ""
+        said.append(f"failures acknowledged: failed nodes are retried at once{further}")
     name = world.shim.name
     if not ops:
-        return Change((), f"Shim {name} is neither paused nor halted, and no node fails: nothing to resume")
-    return Change(tuple(ops), f"resumed Shim {name}: {' and '.join(said)}; see: trellis rollout status {name} --watch")
+        return Change((), f"Shim {name} is not paused or halted, and no node fails: nothing to resume")
+    return Change(tuple(ops), f"Shim {name} resumed: {' and '.join(said)}; see: trellis rollout status {name} --watch")
 
 
 def _forgive(manifest: dict[str, Any], until: int) -> list[dict[str, Any]]:
@@ -118,9 +118,9 @@ def undo(to_revision: int | None) -> Callable[[Found], Change]:
         revision = _target(found, to_revision)
         name, ops = found.world.shim.name, tuple(restoring(revision, found.manifest))
         if revision.version == version_of(found.manifest):
-            return Change((), f"Shim {name} has the version of revision {revision.number} already")
-        paused = f"; it is paused: begin with: trellis rollout resume {name}" if found.world.shim.paused else ""
-        said = f"Shim {name} goes back to the version of revision {revision.number}, first seen {revision.created}"
+            return Change((), f"Shim {name} already has the version of revision {revision.number}")
+        paused = f"; the rollout is paused; to start: trellis rollout resume {name}" if found.world.shim.paused else ""
+        said = f"Shim {name} rolled back to revision {revision.number} of {revision.created}"
         return Change(ops, f"{said}{paused or f'; see: trellis rollout status {name} --watch'}")
 
     return wanted

@@ -59,22 +59,24 @@ def shim_name(words: Sequence[str]) -> str:
 @app.command()
 def status(
     shim: ShimArgument,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="stay until it is complete, or stands still")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="watch until the rollout is complete or stopped")
+    ] = False,
     timeout: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="give up watching after so long: 10m; without it never")
+        str | None, typer.Option(metavar="DURATION", help="end the watch after this time: 10m; default: never")
     ] = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: DocumentOption = Format.TABLE,
 ) -> None:
-    """Show where a Shim's rollout stands: nodes updated, in work, failed and why, held and why, waiting.
+    """Show the rollout of a Shim: its phase, and the stage of each node.
 
-    Ends with 1 if it is halted or degraded. With --watch it ends with 0 once the rollout is complete (or the Shim that
-    was being deleted is gone), and with 1 when it is halted, degraded or paused, or at the timeout. JSON: `{"shim",
-    "generation", "revision", "phase", "message", "advice", "desired", "counts": {"Updated": 3, …}, "nodes": [{"name",
-    "stage", "attempt", "message"}], "revisions": [{"revision", "created"}], "notes"}`, with --watch one a line.
-    `phase` is Complete, Progressing, Paused, Halted, Degraded or Removing; `stage` is Updated, InWork, Failed, Held,
-    Waiting or Leaving.
+    Ends with 1 if the rollout is halted or degraded. With --watch it ends with 0 once the rollout is complete (or a
+    Shim that is being deleted is gone), and with 1 if it is halted, degraded or paused, or at the timeout. JSON:
+    `{"shim", "generation", "revision", "phase", "message", "advice", "desired", "counts": {"Updated": 3, …}, "nodes":
+    [{"name", "stage", "attempt", "message"}], "revisions": [{"revision", "created"}], "notes"}`, with --watch one a
+    line. `phase` is Complete, Progressing, Paused, Halted, Degraded or Removing; `stage` is Updated, InWork, Failed,
+    Held, Waiting or Leaving.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
@@ -120,10 +122,10 @@ def pause(
     context: ContextOption = None,
     output: DocumentOption = Format.TABLE,
 ) -> None:
-    """Begin no further node; nodes in work are finished.
+    """Start no further node; nodes in progress are finished.
 
-    This sets `spec.paused`; a GitOps tool that owns the Shim sets it back at its next sync: then pause it in the
-    repository. JSON: `{"shim", "changed", "message"}`.
+    This sets `spec.paused`. A GitOps tool that manages the Shim reverts it at its next sync: pause in the repository
+    then. JSON: `{"shim", "changed", "message"}`.
     """
     _change(shim, rollout_change.pause, kubeconfig, context, output)
 
@@ -135,10 +137,10 @@ def resume(
     context: ContextOption = None,
     output: DocumentOption = Format.TABLE,
 ) -> None:
-    """Go on with a rollout that is paused, or halted because too many nodes failed.
+    """Resume a rollout that is paused, or halted because too many nodes failed.
 
-    The failures known now no longer count and those nodes are tried at once; if as many fail again it halts again.
-    JSON as in `rollout pause`.
+    The failures so far are acknowledged and their nodes are retried at once; if as many fail again, the rollout halts
+    again. JSON as in `rollout pause`.
     """
     _change(shim, rollout_change.resume, kubeconfig, context, output)
 
@@ -147,17 +149,16 @@ def resume(
 def undo(
     shim: ShimArgument,
     to_revision: Annotated[
-        int | None, typer.Option(min=1, help="the revision to go back to; without it the version before this one")
+        int | None, typer.Option(min=1, help="revision to restore; default: the previous one")
     ] = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: DocumentOption = Format.TABLE,
 ) -> None:
-    """Go back to a former version: what is installed and its RuntimeClass; nodes and limits stay as they are.
+    """Roll back to a previous revision: the installed artifacts and the RuntimeClass, not nodes or limits.
 
-    It is a rollout like any other, with the same limits. A GitOps tool that owns the Shim takes this back at its next
-    sync: then revert it in the repository. `rollout status` shows the revisions with -o json. JSON as in `rollout
-    pause`.
+    It is a rollout with the same limits. A GitOps tool that manages the Shim reverts it at its next sync: roll back in
+    the repository then. `rollout history` lists the revisions. JSON as in `rollout pause`.
     """
     _change(shim, rollout_change.undo(to_revision), kubeconfig, context, output)
 
@@ -166,7 +167,7 @@ def _seconds(text: str | None, *, watch: bool) -> float | None:
     if text is None:
         return None
     if not watch:
-        raise SettingsError("--timeout: needs --watch, without it nothing is waited for")
+        raise SettingsError("--timeout: needs --watch")
     try:
         seconds = parse_seconds(text)
     except ValueError as error:
@@ -221,7 +222,7 @@ def _watch(settings: ClientSettings, name: str, timeout: float | None, output: F
         last = asyncio.run(_follow(settings, name, timeout, shown))
     if last is None:
         if not output.structured:
-            print_text(f"Shim {name} is gone, and no node has it")
+            print_text(f"Shim {name} is deleted, and no node has it")
         return False
     standing, world = last
     if console().is_terminal and not output.structured:
@@ -249,7 +250,7 @@ async def _follow(
             except Unavailable as error:
                 if last is None or time.monotonic() - answered > _OUTAGE_SECONDS:
                     raise
-                print_note(f"trying on: {describe_error(error)}")
+                print_note(f"{describe_error(error)}; retrying")
             except CommandError:
                 if last is None or last[0].phase is not Phase.REMOVING:
                     raise

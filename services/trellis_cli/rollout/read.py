@@ -106,7 +106,7 @@ class Reader:
         except NotFound:
             return Ledger({}), "", ""  # no rollout has begun
         except Forbidden as error:
-            return Ledger({}), "", f"nodes in work and a halt are not known: {describe_error(error)}"
+            return Ledger({}), "", f"nodes in progress and halts unknown: {describe_error(error)}"
         return read_ledger(manifest), str(manifest["metadata"]["resourceVersion"]), ""
 
     async def _read_revisions(self, uid: str) -> None:
@@ -115,6 +115,6 @@ class Reader:
                 CONTROLLER_REVISIONS, self._settings.namespace, label_selector=label_selector(self._name)
             )
         except Forbidden as error:
-            self._revision_note = f"the former versions are not known: {describe_error(error)}"
+            self._revision_note = f"revisions unknown: {describe_error(error)}"
         else:
             self._revisions, self._revision_note = revisions_of(uid, listing.items), ""

@@ -29,7 +29,7 @@ _STYLES: Final = {
     NodeStage.LEAVING: "dim",
 }
 _WORDS: Final = {
-    NodeStage.IN_WORK: "in work",
+    NodeStage.IN_WORK: "in progress",
     NodeStage.FAILED: "failed",
     NodeStage.HELD: "held",
     NodeStage.WAITING: "waiting",

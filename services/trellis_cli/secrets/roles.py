@@ -25,23 +25,23 @@ Manifest = dict[str, Any]
 
 
 def roles(
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="whose Secrets are read")],
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="namespace of the Secrets")],
     service_account: Annotated[
-        list[str] | None, typer.Option("--service-account", "-a", help="read as; may be given several times")
+        list[str] | None, typer.Option("--service-account", "-a", help="ServiceAccount that reads them (repeatable)")
     ] = None,
     user: Annotated[
-        list[str] | None, typer.Option("--user", help="read as, by its whole name; may be given several times")
+        list[str] | None, typer.Option("--user", help="user that reads them, by full name (repeatable)")
     ] = None,
     secret: Annotated[
         list[str] | None,
-        typer.Option("--secret", "-s", help="that they may read; may be given several times. None: no right to read"),
+        typer.Option("--secret", "-s", help="Secret to read (repeatable); default: no permission to read"),
     ] = None,
     output: ManifestOption = Format.YAML,
 ) -> None:
-    """Print the roles that let Secrets of a namespace be read as an account, for `kubectl apply -f -`.
+    """Print the Roles to read Secrets of a namespace as an account, for `kubectl apply -f -`.
 
-    For each account one Role that lets secrets_backend be it, and, with --secret, one that lets it read these Secrets,
-    each with its binding. A user belongs to no namespace: to be one takes a ClusterRole. The account need not exist.
+    For each account: a Role that permits secrets_backend to impersonate it, and with --secret a Role that permits it to
+    get these Secrets, each with its binding. For a user the first is a ClusterRole. The account need not exist.
     """
     with exit_on_error():
         home = client_settings().namespace
@@ -61,12 +61,12 @@ def readers_of(namespace: str, accounts: list[str], users: list[str]) -> list[Re
     if not _NAMESPACE.fullmatch(namespace):
         raise SettingsError(f"--namespace: has {namespace!r}, needs the name of a namespace")
     if not accounts and not users:
-        raise SettingsError("--service-account: whom Secrets are read as; it may be given several times")
+        raise SettingsError("--service-account: is missing, or --user (both repeatable)")
     for one in accounts:
-        _checked("--service-account", one, "a ServiceAccount, each by itself")
+        _checked("--service-account", one, "one ServiceAccount")
     for one in users:
         if not one.isprintable() or not one.strip() or (one.startswith("system:") and not account_of(one)):
-            raise SettingsError(f"--user: has {one!r}, needs a user; those of system: are Kubernetes' own")
+            raise SettingsError(f"--user: has {one!r}, needs a user; names with system: are reserved")
     readers = [Reader(namespace, one) for one in accounts] + [Reader(namespace, one, is_user=True) for one in users]
     return list(dict.fromkeys(readers))
 

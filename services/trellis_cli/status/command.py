@@ -1,8 +1,7 @@
-"""``trellis status``: who leads, how the rollout stands, whether the bus and the API server are there.
+"""``trellis status``: leaders, rollout, host groups, applications, the bus and the API server.
 
 In: flags. Out: a table or JSON, and exit status 1 if something is wrong. Called by the command line. Writes nothing.
-Invariant: each part is asked by itself; one that cannot be reached, or may not be read, is a row that says so, the
-others are shown.
+Invariant: each part is read by itself; one that is unreachable or forbidden is a row with the error.
 """
 
 from __future__ import annotations
@@ -61,14 +60,14 @@ from trellis_cli.status.rows import (
 from trellis_cli.status.served import list_or_row
 
 LED: Final = tuple(name.replace("_", "-") for name in (NODE_WATCHER, PROVISIONER))
-AWAY: Final = "not known while the API server does not answer"
-UNACCEPTED: Final = "not known while the API server does not accept the credentials"
+AWAY: Final = "unknown while the API server is unreachable"
+UNACCEPTED: Final = "unknown while the API server rejects the credentials"
 _UNREAD: Final[Mapping[str, Mapping[str, Any]]] = {
-    "rollout": {"in_work": None, "halted": None, "counts": None, "causes": None, "shims": None},
-    "breakers": {"open": None},
+    "rollout": {"in_progress": None, "halted": None, "counts": None, "causes": None, "shims": None},
+    "circuit-breakers": {"open": None},
     NAME: UNKNOWN,
-    "mirrors": {"services": None, "without_endpoints": None, "unreached": None, "holder": None},
-    HOSTS: {"groups": None, "hosts": None, "hosts_ready": None, "not_well": None, "holder": None},
+    "reflected-services": {"services": None, "without_endpoints": None, "unreached": None, "holder": None},
+    HOSTS: {"groups": None, "hosts": None, "hosts_ready": None, "unhealthy": None, "holder": None},
     SECRETS: {"grants": None, "without_effect": None, "pods": None, "pods_ready": None},
     CONTROLLERS: CONTROLLERS_UNKNOWN,
 }
@@ -108,10 +107,10 @@ class Status:
             "kubernetes": self.kubernetes.document(),
             "services": [part.document() for part in self.services],
             "rollout": self.rollout.document(),
-            "breakers": self.breakers.document(),
+            "circuit_breakers": self.breakers.document(),
             "hosts": self.hosts.document(),
             "applications": self.applications.document(),
-            "mirrors": self.mirrors.document(),
+            "reflected_services": self.mirrors.document(),
             "secrets": self.secrets.document(),
             "controllers": self.controllers.document(),
             "bus": self.bus.document(),
@@ -121,21 +120,21 @@ class Status:
 def status(
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    nats_url: Annotated[str | None, typer.Option(help="the bus [env: TRELLIS_NATS_URL]")] = None,
+    nats_url: Annotated[str | None, typer.Option(help="address of the bus [env: TRELLIS_NATS_URL]")] = None,
     output: DocumentOption = Format.TABLE,
     no_headers: NoHeadersOption = False,
 ) -> None:
     """Show the state of the installation, with causes.
 
-    Ends with 1 if something is wrong. JSON: `ok`; `kubernetes {ok, problem, server, version}`; `services [{ok, problem,
-    name, holder, renewed_seconds_ago}]`, among them `installation`, the holder of the nodes; `rollout {ok, problem,
-    in_work, halted, counts, causes, shims}`; `breakers {ok, problem, open [rows of circuit-breaker status]}`; `hosts
-    {ok, problem, groups, hosts, hosts_ready, not_well, causes, holder}`; `applications {ok, problem, count, phases,
-    not_well [namespace/name], causes, holder}`; `mirrors {ok, problem, services, without_endpoints [namespace/name],
-    unreached, causes, holder}`, the Services of applications; `secrets {ok, problem, grants, without_effect,
-    causes, pods, pods_ready}`; `controllers {ok, problem, count, states, not_ready [namespace/name], causes, holder}`,
-    those in Wasm; `bus {ok, problem, streams [{name, messages, bytes}], dead_letters}`. `causes` has by name what
-    `trellis explain` names. What could not be read is null.
+    Ends with 1 if there is a problem. JSON: `ok`; `kubernetes {ok, problem, server, version}`; `services [{ok, problem,
+    name, holder, renewed_seconds_ago}]`, with `installation`, the holder of the nodes; `rollout {ok, problem,
+    in_progress, halted, counts, causes, shims}`; `circuit_breakers {ok, problem, open [rows of circuit-breaker
+    status]}`; `hosts {ok, problem, groups, hosts, hosts_ready, unhealthy, causes, holder}`; `applications {ok, problem,
+    count, phases, unhealthy [namespace/name], causes, holder}`; `reflected_services {ok, problem, services,
+    without_endpoints [namespace/name], unreached, causes, holder}`, the Services of applications; `secrets {ok,
+    problem, grants, without_effect, causes, pods, pods_ready}`; `controllers {ok, problem, count, states, not_ready
+    [namespace/name], causes, holder}`; `bus {ok, problem, streams [{name, messages, bytes}], dead_letters}`. `causes`
+    maps names to the cause that `trellis explain` prints. Unknown values are null.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context, nats_url=nats_url)
@@ -154,10 +153,10 @@ async def _look(settings: ClientSettings) -> Status:
             [*(_service(kube, name, namespace, now) for name in LED), _installation(kube, settings, now)],
             {
                 "rollout": _rollout(kube, settings),
-                "breakers": _breakers(kube, namespace),
+                "circuit-breakers": _breakers(kube, namespace),
                 HOSTS: _hosts(kube, namespace),
                 NAME: _applications(kube, namespace),
-                "mirrors": _mirrors(kube, namespace),
+                "reflected-services": _mirrors(kube, namespace),
                 SECRETS: _secrets(kube, namespace),
                 CONTROLLERS: read_controllers(kube, namespace),
             },
@@ -170,10 +169,10 @@ async def _look(settings: ClientSettings) -> Status:
         kubernetes=kubernetes,
         services=led,
         rollout=rest["rollout"],
-        breakers=rest["breakers"],
+        breakers=rest["circuit-breakers"],
         hosts=rest[HOSTS],
         applications=rest[NAME],
-        mirrors=rest["mirrors"],
+        mirrors=rest["reflected-services"],
         secrets=rest[SECRETS],
         controllers=rest[CONTROLLERS],
         bus=bus,
@@ -185,7 +184,7 @@ async def _guarded(name: str, part: Awaitable[Part]) -> Part:
     try:
         return await part
     except KubeError as error:
-        return Part(name, "not known", _told(error), dict(_UNREAD[name]))
+        return Part(name, "unknown", _told(error), dict(_UNREAD[name]))
 
 
 def _told(error: KubeError) -> str:
@@ -293,7 +292,7 @@ async def _bus(settings: ClientSettings) -> Part:
     try:
         return bus_part(await survey(settings.nats_url, settings.nats_credentials))
     except BusError as error:
-        return Part("bus", "not known", describe_error(error), {"streams": None, "dead_letters": None})
+        return Part("bus", "unknown", describe_error(error), {"streams": None, "dead_letters": None})
 
 
 def _show(found: Status, output: Format, *, no_headers: bool) -> None:
@@ -303,5 +302,5 @@ def _show(found: Status, output: Format, *, no_headers: bool) -> None:
     table = make_table("PART", "OK", "STATUS", fold={"STATUS"})
     for part in found.parts:
         mark = Text("no", style="bold red") if part.problem else Text("yes", style="green")
-        table.add_row(part.name, mark, Text("\n".join(filter(None, (part.text, part.problem)))))
+        table.add_row(part.name, mark, Text("; ".join(filter(None, (part.text, part.problem)))))
     print_result(table, no_headers=no_headers)

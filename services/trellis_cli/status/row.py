@@ -72,11 +72,13 @@ def led_part(name: str, text: str, led: Led, unwell: Unwell, facts: dict[str, An
     """
     problems = []
     if text and led.leader == "":
-        problems.append(f"nobody leads {led.service}, so {led.otherwise}: start it with `trellis run {led.service}`")
+        problems.append(
+            f"no replica leads {led.service}, so {led.otherwise}: start it with `trellis run {led.service}`"
+        )
     if unwell.causes:
         problems.append(named(unwell))
     by = f"; {led.service} led by {led.leader}" if led.leader else ""
-    by = f"; who leads {led.service} is not known: this account may not read its Lease" if led.leader is None else by
+    by = f"; leader of {led.service} unknown: this account may not read its Lease" if led.leader is None else by
     facts = facts | {"holder": led.leader or None, "causes": dict(sorted(unwell.causes.items()))}
     return Part(name, (text or "none") + by, "; ".join(problems), facts)
 

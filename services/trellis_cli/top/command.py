@@ -84,10 +84,12 @@ def top(  # noqa: PLR0913, PLR0917 - a command's flags
         list[str] | None, typer.Option("--namespace", "-n", help="namespace of the objects (repeatable); default: all")
     ] = None,
     all_namespaces: AllNamespacesOption = False,
-    words: Annotated[str, typer.Option("--filter", metavar="WORDS", help="which all have to be in a line")] = "",
-    sort: Annotated[str, typer.Option(metavar="COLUMN", help="as the headings are called")] = "state",
-    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="the other way round")] = False,
-    once: Annotated[bool, typer.Option("--once", help="print what there is, and end")] = False,
+    words: Annotated[
+        str, typer.Option("--filter", metavar="WORDS", help="only lines that contain all these words")
+    ] = "",
+    sort: Annotated[str, typer.Option(metavar="COLUMN", help="heading to sort by")] = "state",
+    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="reverse the order")] = False,
+    once: Annotated[bool, typer.Option("--once", help="print once and end")] = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: OutputOption = Format.TABLE,
@@ -95,9 +97,10 @@ def top(  # noqa: PLR0913, PLR0917 - a command's flags
 ) -> None:
     """Watch nodes, Shims, hosts, applications and Services.
 
-    What the console shows, in a terminal, as whoever the kubeconfig says. Without a terminal it prints once. Ends with
-    1 if the KIND that was named may not be read whole. JSON with --once: `{"entities": {ID: {…}}, "lacking": [{"part",
-    "namespace", "say", "do"}]}`; without it a line for each change: `{"set": {ID: {…}}, "gone": [ID]}`.
+    Also host groups and controllers. It shows the data of the console in a terminal, with the permissions of the
+    kubeconfig's user. Without a terminal it prints once. Ends with 1 if the KIND cannot be read completely. JSON with
+    --once: `{"entities": {ID: {…}}, "lacking": [{"part", "namespace", "say", "do"}]}`; without it a line per change:
+    `{"set": {ID: {…}}, "gone": [ID]}`.
     """
     with exit_on_error():
         sheet = SHEET_KINDS[read_kind(kind, SHEET_KINDS)] if kind else None
@@ -223,4 +226,4 @@ async def _until(news: asyncio.Event, pressed: asyncio.Queue[list[str]]) -> list
 
 def _trouble(kube: Kube) -> str:
     reasons = [reason for reason in kube.health.readiness().reasons if "has not been ready yet" not in reason]
-    return f"what is shown may be old: {reasons[0]}" if reasons else ""
+    return f"data may be stale: {reasons[0]}" if reasons else ""

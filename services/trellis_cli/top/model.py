@@ -130,7 +130,7 @@ SHEETS: Final[Mapping[Kind, Sheet]] = {
             _field("PHASE"),
             _number("DESIRED", lambda one: one["desired"]),
             _number("UPDATED", _count("Updated")),
-            _number("IN WORK", _count("InWork")),
+            _number("IN PROGRESS", _count("InWork")),
             _number("FAILED", _count("Failed")),
         ),
         ("shims", "nodes", "ledgers"),
@@ -248,7 +248,7 @@ def notes(kind: Kind, entities: Entities) -> list[str]:
     own = entities.get(f"{_PART}/{SHEETS[kind].parts[0]}")
     told = [f"{one['say']}: {one['do']}" for one in lacking([kind], entities)]
     if own is not None and not own["defined"]:
-        told.append(f"this cluster does not know {kind.value}: `trellis crds apply`")
+        told.append(f"the kind of {kind.value} is not defined: `trellis crds apply`")
     return told
 
 

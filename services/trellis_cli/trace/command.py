@@ -67,9 +67,9 @@ def trace(  # noqa: PLR0913, PLR0917 - options of a command line
 ) -> None:
     """Show the spans of one change as a tree, from Jaeger.
 
-    The id stands in log lines, in facts (`trellis events replay`), and, as `traceparent`, on installer Jobs. For
-    `KIND/NAME` it is that of the last fact about the object, which the bus keeps for 7 days. A link (→) leads to
-    another trace: of a batch that this was part of, or of what else caused the same work.
+    The id is in log lines, in events (`trellis events replay`), and in the annotation `traceparent` of installer Jobs.
+    For an object it is that of the last event about it, which the bus stores for 7 days. A link (→) refers to another
+    trace: of a batch, or of another cause of the same work.
     JSON: `{"trace", "whole", "spans": [{"depth", "span", "parent", "name", "service", "start", "end", "error",
     "links", "attributes"}]}`, times in nanoseconds since 1970.
     """
@@ -78,7 +78,9 @@ def trace(  # noqa: PLR0913, PLR0917 - options of a command line
         setup_logging(log_format="text", level="error")
         settings = client_settings(nats_url=nats_url, jaeger_url=jaeger)
         if settings.jaeger_url is None:
-            raise SettingsError("--jaeger: is not given, nor TRELLIS_JAEGER_URL: where is Jaeger's query API?")
+            raise SettingsError(
+                "--jaeger: is missing, and TRELLIS_JAEGER_URL is not set: give the address of Jaeger's query API"
+            )
         trace_id, spans = asyncio.run(_find(settings, settings.jaeger_url, wanted, cluster))
         _show(trace_id, spans, output)
 
@@ -88,11 +90,11 @@ async def _find(settings: ClientSettings, jaeger: str, wanted: str | ObjectName,
     try:
         spans = await ask_jaeger(jaeger, trace_id)
     except JaegerError as error:
-        raise CommandError(f"{error}; choose another with --jaeger") from None
+        raise CommandError(f"{error}; select another with --jaeger") from None
     if not spans:
         message = (
-            f"Jaeger at {redact_url(jaeger)} has no trace {trace_id}: it comes in within seconds; else it was not "
-            "sampled, is kept no longer, or the services send elsewhere (TRELLIS_OTLP_ENDPOINT)"
+            f"trace {trace_id} not found in Jaeger at {redact_url(jaeger)}: spans arrive within seconds; else it was "
+            "not sampled, has expired, or the services export elsewhere (TRELLIS_OTLP_ENDPOINT)"
         )
         raise CommandError(message)
     return trace_id, spans

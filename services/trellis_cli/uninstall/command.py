@@ -87,10 +87,14 @@ def uninstall(  # noqa: PLR0913, PLR0917 - options of a command line
     ] = False,
     confined: Annotated[
         list[str] | None,
-        typer.Option("--in", metavar="NAMESPACE", help="only groups of hosts, and there: of a confined host_manager"),
+        typer.Option(
+            "--in",
+            metavar="NAMESPACE",
+            help="only host groups of this namespace, of a confined host_manager (repeatable)",
+        ),
     ] = None,
-    timeout: Annotated[str, typer.Option(metavar="DURATION", help="give up after this time")] = "2m",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the objects, remove nothing")] = False,
+    timeout: Annotated[str, typer.Option(metavar="DURATION", help="time limit")] = "2m",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only list the objects")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask for confirmation")] = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
@@ -98,14 +102,14 @@ def uninstall(  # noqa: PLR0913, PLR0917 - options of a command line
 ) -> None:
     """Remove the finalizers of Trellis from all objects.
 
-    First the services that would put them back are scaled to 0, and it is waited until none of them leads any more.
-    Nothing is deleted: hosts, applications and what was installed on nodes run on. Shims stay as they are if another
-    installation provisions the nodes. Ends with 1 if the time is over, or if an object is left alone as nothing tells
-    its owner; run again it goes on.
-    JSON: `{"stopped": ["…"], "kinds": [{"kind", "there", "removed", "unfinished", "stays", "leftTo", "unreadable",
-    "left"}]}`; `unfinished` were being deleted, and vanish now without what their service would have done; `leftTo` is
-    the other installation; `unreadable` are EndpointSlices that belong to the Service of their label now, as their
-    annotation cannot be read; `left` are those that were left alone, each with `name`, `reason` and `message`.
+    The objects can then be deleted without Trellis; `helm uninstall` runs it. First the services that set finalizers
+    are scaled to 0. Nothing is deleted: hosts, applications and installed runtimes stay. Shims stay as they are if
+    another installation provisions the nodes. Ends with 1 at the time limit, or if the owner of an object is unknown; a
+    second run continues. JSON: `{"stopped": ["…"], "kinds": [{"kind", "there", "removed", "unfinished", "stays",
+    "leftTo", "unreadable", "left"}]}`; `unfinished` were being deleted, and vanish without the work of their service;
+    `leftTo` is the other installation; `unreadable` are EndpointSlices that now belong to the Service of their label,
+    because their annotation cannot be read; `left` are objects that were not changed, each with `name`, `reason` and
+    `message`.
     """
     with exit_on_error():
         if not remove_finalizers:
@@ -118,7 +122,7 @@ def uninstall(  # noqa: PLR0913, PLR0917 - options of a command line
         stopped, rows = asyncio.run(_run(settings, task, dry_run=dry_run))
         _show(stopped, rows, output)
         if left := sum(len(row.left) for row in rows):
-            raise CommandError(f"{left} objects were left alone: do what the output says of each, then run this again")
+            raise CommandError(f"{left} objects were not changed: follow the notes, then run the command again")
 
 
 def _seconds(text: str) -> float:
@@ -133,9 +137,9 @@ def _agree(yes: bool, output: Format) -> None:
     if yes:
         return
     if output.structured or not sys.stdin.isatty():
-        raise CommandError("nothing was done: give --yes, or --dry-run, where nobody can be asked")
-    if not typer.confirm("Stop the services of Trellis, and take their finalizers away?", err=True):
-        raise CommandError("nothing was done")
+        raise CommandError("nothing was changed: use --yes or --dry-run without a terminal")
+    if not typer.confirm("Stop the services of Trellis and remove their finalizers?", err=True):
+        raise CommandError("nothing was changed")
 
 
 async def _run(settings: ClientSettings, task: Task, *, dry_run: bool) -> tuple[list[str], list[Row]]:
@@ -166,7 +170,7 @@ async def _run(settings: ClientSettings, task: Task, *, dry_run: bool) -> tuple[
             if refused:
                 raise refused[0]
         except CommandError as error:
-            again = "the services are stopped: run this again, or have helm upgrade bring them back"
+            again = "the services are stopped: run the command again, or restore them by helm upgrade"
             raise CommandError(f"{error}; {again}") from None
         return stopped, list(rows.values())
 
@@ -207,7 +211,7 @@ async def _stop(kube: Kube, task: Task, leases: Leases, stopped: list[str]) -> s
             stopped.append(name)
     pods = await kube.list(PODS, task.namespace, label_selector=SELECTOR)
     if running := still_run(pods.items):
-        return f"still there: pod {', '.join(running)}"
+        return f"still running: pod {', '.join(running)}"
     leased = (_lease(kube, names.LEASE_PREFIX + service, task.namespace) for service in task.services)
     records = await asyncio.gather(*leased)
     now = time.monotonic()
@@ -298,7 +302,7 @@ async def _free(kube: Kube, guard: Guard, place: str | None, row: Row) -> str:
     if unread:
         return unread[0]
     keys = ", ".join(sorted(one["metadata"]["name"] for one in held)[:5])
-    return f"{guard.finalizer} comes back to {len(held)} {guard.res.plural}, {keys}: who puts it there?"
+    return f"{guard.finalizer} is added again to {len(held)} {guard.res.plural}, {keys}: another client adds it"
 
 
 async def _removal(kube: Kube, guard: Guard, manifest: Manifest) -> Patch | Left:

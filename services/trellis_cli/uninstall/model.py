@@ -181,7 +181,7 @@ SLICES: Final = KeptGuard(
     "service-reflector",
     ENDPOINT_SLICES,
     names.ANNOTATION_PRESERVED,
-    stays="they lead where they led, and go with their Services",
+    stays="endpoints stay, and are deleted with their Services",
     unfinished="gone",
     selector=SLICE_SELECTOR,
 )
@@ -190,7 +190,7 @@ GUARDS: Final[tuple[Guard, ...]] = (
         "service-reflector",
         SERVICES,
         names.WASMCLOUD_OPERATOR_SERVICE,
-        stays="they lead where they led, and nobody follows their hosts any more",
+        stays="endpoints stay, and no longer follow the hosts",
         unfinished="gone",
         mark=names.ANNOTATION_APPLICATION,
     ),
@@ -265,14 +265,14 @@ class Row:
     def note(self) -> str:
         """What a person has to know."""
         if self.left_to:
-            return f"left alone: installation {self.left_to} provisions the nodes and looks after them"
+            return f"not changed: managed by installation {self.left_to}, which provisions the nodes"
         parts = [self.guard.stays] if self.there else []
         if self.unfinished:
             parts.append(f"were being deleted, {self.guard.unfinished}: {', '.join(self.unfinished)}")
         if self.unreadable:
             why = f"annotation {self.guard.finalizer} cannot be read, so the Service of the label is the owner"
             parts.append(f"{why}: {', '.join(sorted(self.unreadable))}")
-        parts += [f"left alone: {key}: {one.message}" for key, one in sorted(self.left.items())]
+        parts += [f"not changed: {key}: {one.message}" for key, one in sorted(self.left.items())]
         return "; ".join(parts)
 
 

@@ -295,7 +295,7 @@ async def test_mistakes_are_one_line_that_says_what_to_do(world: World, wadm: As
     both(wadm)
     world.apply(V2)
     for arguments, named in (
-        (("history", "nobody"), ("Application nobody",)),
+        (("history", "nobody"), ('Application "nobody"',)),
         (("rollback", "shop", "-n", world.namespace, "--to", "v9", "--yes"), ("'v9'", "v1, v2")),
         (("--nats", world.nats_url), ("--nats", "--live")),
     ):

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.timeout(420)]
 
 Manifest = dict[str, Any]
 NOWHERE = "nats://127.0.0.1:1"
-ROWS = ("rollout", "breakers", "hosts", "applications", "mirrors", "secrets", "controllers")
+ROWS = ("rollout", "circuit_breakers", "hosts", "applications", "reflected_services", "secrets", "controllers")
 
 
 class Night:

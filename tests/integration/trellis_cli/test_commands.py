@@ -161,7 +161,7 @@ def test_status_shows_what_works_beside_what_does_not(busy_world: World) -> None
     assert (watcher["ok"], watcher["holder"]) == (True, "node-watcher-7")
     assert provisioner["ok"] is False
     assert "`trellis run provisioner`" in provisioner["problem"]
-    assert found["rollout"]["in_work"] == 1
+    assert found["rollout"]["in_progress"] == 1
     assert found["bus"]["streams"] is None
     assert NOWHERE in found["bus"]["problem"]
 
@@ -232,9 +232,9 @@ def test_an_open_breaker_is_shown_closed_once_and_signed(world: World) -> None:
     table = world.run("circuit-breaker", "status").stdout
     assert "trellis circuit-breaker close node-watcher nodes" in table
     status = json.loads(world.run("status", "-o", "json").stdout)
-    assert [(one["service"], one["held"]) for one in status["breakers"]["open"]] == [("node-watcher", 25)]
+    assert [(one["service"], one["held"]) for one in status["circuit_breakers"]["open"]] == [("node-watcher", 25)]
     for named in ("node-watcher", "25 nodes"):
-        assert named in status["breakers"]["problem"]
+        assert named in status["circuit_breakers"]["problem"]
     done = world.run("circuit-breaker", "close", "node-watcher", "nodes")
     assert (done.returncode, done.stderr) == (0, "")
     for named in ("node-watcher nodes", "admin", "25"):

@@ -71,7 +71,7 @@ async def test_a_kind_that_is_defined_and_cannot_be_listed_is_an_error_that_name
     with pytest.raises((NotServedError, NotFound)) as raised:
         await ask(kube)
     told = describe_error(raised.value)
-    assert res.kind in told
+    assert res.kind in told or f'"{res.plural}"' in told
     assert "`kubectl get " in told
 
 

@@ -166,7 +166,7 @@ def test_a_halted_rollout_is_a_problem_that_names_the_digest() -> None:
     part = rollout_part(replace(ROLLOUT, ledger=Ledger(LEDGER.entries, halted=(DIGEST,))))
     assert DIGEST in part.problem
     assert part.facts["halted"] == (DIGEST,)
-    assert part.facts["in_work"] == 1
+    assert part.facts["in_progress"] == 1
 
 
 def test_failed_nodes_and_invalid_annotations_are_problems_and_work_is_none() -> None:
@@ -207,7 +207,7 @@ def test_groups_and_grants_that_are_not_well_are_problems_with_their_cause() -> 
         "status": status,
     }
     part = hosts_part([group], "pod-1")
-    assert lacking(part.text, "1 groups", "0 of 2", "host-manager", "pod-1") == []
+    assert lacking(part.text, "1", "0 of 2", "host-manager", "pod-1") == []
     assert lacking(part.problem, "t/h", "Secret t/x is missing", "trellis explain hostgroup/h -n t") == []
     assert lacking(hosts_part([group], "").problem, "host-manager") == []
     assert hosts_part([], "").problem == ""

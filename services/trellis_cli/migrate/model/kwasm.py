@@ -129,7 +129,7 @@ def _unfit(world: World, node: NodeView, job: PeerJob | None) -> str:
         return "a Shim is labelled as KWasm's default: Trellis rolls that out, the label stays meanwhile"
     if job is not None and job.state is not JobState.COMPLETE:
         if job.state is JobState.ACTIVE:
-            return f"{job.place} still works on it: run this again when it has ended"
+            return f"{job.place} still works on it: run the command again when it has ended"
         return f"{job.place} failed, whatever the label says: Trellis will install it"
     if listed(node, handler := world.rules.installer.handler) is Listed.NO:
         return f"the kubelet lists handlers, and {handler!r} is none of them: Trellis will install it"

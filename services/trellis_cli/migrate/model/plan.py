@@ -44,7 +44,7 @@ class Doing(StrEnum):
     DELETE = "delete"
     KEEP = "keep"
     LEAVE = "leave"
-    FINALIZER_REMOVED = "let go"
+    FINALIZER_REMOVED = "remove finalizer"
     DEFINE = "define"
 
 

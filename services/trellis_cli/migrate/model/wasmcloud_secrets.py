@@ -40,7 +40,7 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """What SecretGrants have, by namespace, and what is open without: ``homes`` have groups of hosts."""
+    """What SecretGrants have, by namespace, and what is open without: ``homes`` have host groups."""
 
     users: frozenset[tuple[str, str]]
     accounts: frozenset[tuple[str, str]]
