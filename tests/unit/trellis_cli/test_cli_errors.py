@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 from aiohttp.client_reqrep import ConnectionKey
 
+from support.suite.naming import lacking
 from trellis.bus.errors import BusUnavailable
 from trellis.config.settings import SettingsError
 from trellis.kube.errors import Call, Forbidden, KubeError, NotFound, Unauthorized, Unavailable
@@ -33,7 +34,7 @@ def kube_error(kind: type[KubeError]) -> KubeError:
         (kube_error(NotFound), '"nodes"', "kubectl get nodes"),
         (
             NotFound(GET, status=404, reason="NotFound", message="x"),
-            'Lease "trellis-provisioner" not found in namespace trellis-system',
+            '"trellis-provisioner"',
             "TRELLIS_NAMESPACE",
         ),
         (BusUnavailable("no NATS at nats://127.0.0.1:4222"), "nats://127.0.0.1:4222", "--nats-url"),
@@ -86,19 +87,21 @@ KEY = ConnectionKey("127.0.0.1", 1, True, True, None, None, None)
 
 
 @pytest.mark.parametrize(
-    ("error", "reason"),
+    ("error", "name"),
     [
-        (REFUSED, "connection refused"),
-        (aiohttp.ClientConnectorError(KEY, REFUSED), "connection refused"),
+        (REFUSED, "refused"),
+        (aiohttp.ClientConnectorError(KEY, REFUSED), "refused"),
         (
             OSError(f"Multiple exceptions: [Errno {errno.ENETUNREACH}] a, [Errno {errno.ECONNREFUSED}] b"),
-            "network unreachable",
+            "unreachable",
         ),
-        (aiohttp.ClientConnectorError(KEY, socket.gaierror(-2, "Name or service not known")), "host name not found"),
-        (aiohttp.ServerDisconnectedError(), "connection closed by the server"),
-        (TimeoutError(), "no answer in time"),
+        (aiohttp.ClientConnectorError(KEY, socket.gaierror(-2, "Name or service not known")), "host name"),
+        (aiohttp.ServerDisconnectedError(), "closed"),
+        (TimeoutError(), "in time"),
     ],
     ids=str,
 )
-def test_a_failed_connection_is_named_without_text_of_libraries(error: Exception, reason: str) -> None:
-    assert network_reason(error) == reason
+def test_a_failed_connection_is_named_without_text_of_libraries(error: Exception, name: str) -> None:
+    reason = network_reason(error)
+    assert lacking(reason, name) == []
+    assert "[" not in reason, "neither an errno nor an address of a library"
