@@ -90,7 +90,7 @@ def chosen(kinds: Sequence[str] | None) -> list[Kind]:
     """Return the kinds that were named, by plural or full name; all if none was.
 
     Raises:
-        CommandError: one is none of ours.
+        CommandError: a kind is unknown.
     """
     known = {name: kind for kind in OURS for name in (kind.plural, kind.name)}
     unknown = [name for name in kinds or () if name not in known]
@@ -110,7 +110,7 @@ async def _apply(settings: ClientSettings, kinds: Sequence[Kind], *, adopt: bool
     """Define, wait until served, and return where each stands then.
 
     Raises:
-        CommandError: one may not be applied, is not served in time, or somebody writes it all the time.
+        CommandError: one may not be applied, is not served in time, or another client writes it continuously.
         KubeError: something cannot be read or written.
     """
     async with connected(settings) as kube:

@@ -208,7 +208,7 @@ async def _follow(events: AsyncIterator[TailedEvent], show: Callable[[TailedEven
 
 
 def line_of(event: TailedEvent) -> str:
-    """Return a fact as one line for people, with the date if it is not of today; what is no fact is a line too."""
+    """Return an event as one line, with the date if it is not of today; a message that is none is a line too."""
     envelope = event.event
     data = envelope.get("data")
     name = f"{event.noun}.{event.fact}" if event.key else event.subject

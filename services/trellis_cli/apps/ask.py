@@ -1,6 +1,6 @@
-"""Asks wadm itself about the applications of a lattice, as whoever runs a command may.
+"""Queries wadm about the applications of a lattice, with the permissions of the user.
 
-In: groups of hosts, which say where a lattice's NATS is and with which credentials; an address in place of theirs. Out:
+In: host groups, which say where a lattice's NATS is and with which credentials; an address in place of theirs. Out:
 what wadm answers. Called by ``trellis apps``. Invariants: each question ends in time; credentials are only held.
 """
 
@@ -29,11 +29,11 @@ HINT: Final = "from outside the cluster, forward a port to its NATS and use --na
 
 
 class NoLatticeError(Exception):
-    """There is no group of hosts that tells where a lattice is; the text says what to do, for people."""
+    """No host group has the address of a lattice; the text has the resolution."""
 
 
 async def read_groups(kube: Kube, namespace: str | None = None) -> list[GroupView]:
-    """Return the groups of hosts of a namespace, or of all, whose spec can be read, the oldest first.
+    """Return the host groups of a namespace, or of all, whose spec can be read, the oldest first.
 
     Raises:
         NotServedError: the kind is defined and not served.

@@ -159,7 +159,7 @@ async def _live(settings: ClientSettings, wanted: Wanted) -> list[LiveRow]:
 
 
 async def _around(kube: Kube, namespace: str | None) -> tuple[list[Manifest], list[GroupView], bool]:
-    """Return Applications, groups of hosts, and whether they are all: a lattice may be one of several namespaces.
+    """Return Applications, host groups, and whether they are all: a lattice may be one of several namespaces.
 
     Raises:
         CommandError, KubeError: as :func:`read_apps`.

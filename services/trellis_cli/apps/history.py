@@ -1,7 +1,7 @@
-"""``trellis apps history`` and ``trellis apps rollback``: the versions of an application, and going back to one.
+"""``trellis apps history`` and ``trellis apps rollback``: the versions of an application.
 
-In: flags, the object, wadm's answers. Out: a table or JSON; for a rollback one write of the object, by the person's own
-field manager. Called by the command line. Invariants: wadm is told nothing here, that is application_manager's; what is
+In: flags, the object, wadm's answers. Out: a table or JSON; for a rollback one write of the object, by the user's field
+manager. Called by the command line. Invariants: wadm is not changed here, application_manager does that; what is
 written is exactly a version that wadm has; the write names the object as it was read.
 """
 
@@ -128,7 +128,7 @@ def rollback(  # noqa: PLR0913, PLR0917 - options of a command line
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the person at the terminal asked for."""
+    """The arguments."""
 
     name: str
     namespace: str | None
@@ -253,10 +253,10 @@ async def _write(kube: Kube, plan: Rollback) -> None:
 
 
 def _agree(plan: Rollback, asked: Asked) -> None:
-    """Ask, unless that was answered beforehand.
+    """Ask for confirmation, unless --yes is given.
 
     Raises:
-        CommandError: nobody can be asked, or the answer is no.
+        CommandError: there is no terminal, or the answer is no.
     """
     if asked.yes:
         return

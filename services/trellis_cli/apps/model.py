@@ -1,4 +1,4 @@
-"""What going back to a version of an application writes, and what speaks against it.
+"""The write of a rollback to a version of an application, and the obstacles.
 
 Pure. In: the object, its versions, wadm's manifest of one. Out: the version, a tool that manages the object, the write.
 Called by ``apps_history``. Invariant: the object gets exactly what the version means to wadm, and keeps the marks of
@@ -40,7 +40,7 @@ _MANAGERS: Final = {
 
 
 class RollbackError(Exception):
-    """There is nothing to go back to; the text says why, and what there is, for people."""
+    """There is no version to restore; the text has the reason and the known versions."""
 
 
 def gitops_of(item: Manifest) -> str:
@@ -80,7 +80,7 @@ def target_of(rows: Sequence[VersionRow], to: str | None) -> str:
 class Rollback:
     """One write. ``applied``: for server-side apply; ``ops``: the same as a JSON patch; ``apply``: which of both.
 
-    ``changes``: what becomes another, for people; empty if nothing does. ``digest``: of what the object is to mean.
+    ``changes``: the changes as text; empty if there are none. ``digest``: of what the object is to mean.
     """
 
     key: str

@@ -1,7 +1,7 @@
 """The row of Applications in ``trellis status``.
 
 In: a connection, or rows. Out: a part. Called by ``status``; writes nothing. Invariant: a cluster without the kind has
-nothing wrong with it; one where somebody else has it is told by ``trellis crds check``.
+nothing wrong with it; ``trellis crds check`` reports one of another owner.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NEVER: Final = "NotEvaluated"
 
 
 async def read_applications(kube: Kube, namespace: str, groups: Sequence[Manifest] | None) -> Part:
-    """Return the row; the lease is in ``namespace``, ``groups``: all groups of hosts, None if not known.
+    """Return the row; the lease is in ``namespace``, ``groups``: all host groups, None if not known.
 
     Raises:
         KubeError: something could not be read.
@@ -53,7 +53,7 @@ def causes_of(items: Sequence[Manifest], groups: Sequence[Manifest] | None) -> d
 
 
 def applications_part(rows: Sequence[AppRow], causes: Mapping[str, str], leader: str | None) -> Part:
-    """Return the row; what does not go on by itself is a problem, as is that nobody keeps both sides equal.
+    """Return the row; a blocked application is a problem, and so is a missing leader.
 
     ``causes``: by key, of those that do not go on.
     """

@@ -94,7 +94,7 @@ async def make_missing(kube: Kube, namespace: str, users: Sequence[str] = CLIENT
     """Make the Secrets that are not there, and tell the server of users that it does not know; return their names.
 
     Raises:
-        CommandError: the server's Secret has no seed, so that nobody knows what its passwords are made of.
+        CommandError: the server's Secret has no seed, so the source of its passwords is unknown.
         KubeError: something was refused or not answered.
     """
     made = []

@@ -1,4 +1,4 @@
-"""What ``trellis check`` makes of pods and of what they answer.
+"""The rows of ``trellis check``.
 
 Pure. In: raw pods, answers of ``/readyz``, what the bus holds. Out: rows. Called by ``check``.
 Invariant: a service that was asked for and has no pod is a problem, and so is a pod that does not say that it is ready.
@@ -31,7 +31,7 @@ class PodView:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a pod said: ``problem`` "" if it is ready."""
+    """The answer of a pod: ``problem`` "" if it is ready."""
 
     pod: PodView
     problem: str
@@ -91,7 +91,7 @@ def _health_port(pod: Manifest) -> int | None:
 
 
 def _why(status: Mapping[str, Any]) -> str:
-    """Return why a pod's process does not run, as its node says it, "" if nothing is said."""
+    """Return why a pod's process does not run, as its status has it, "" if unknown."""
     for container in status.get("containerStatuses") or ():
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("reason"):

@@ -1,7 +1,7 @@
 """``trellis circuit-breaker``: show paused deletions, and permit them.
 
 In: flags. Out: a table or JSON; ``close`` writes the record of one service. Called by the command line.
-Invariant: a record that changed between reading and writing is read again, so no opening is lost.
+Invariant: a record that changed between reading and writing is read again, so that no opening is lost.
 """
 
 from __future__ import annotations

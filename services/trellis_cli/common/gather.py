@@ -82,7 +82,7 @@ async def read_rollout(kube: Kube, settings: ClientSettings) -> Rollout:
     Jobs, Shims or a ledger that this account may not read leave a note; a ledger that is not there yet is an empty one.
 
     Raises:
-        KubeError: the nodes cannot be read, or the server went away.
+        KubeError: the nodes cannot be read, or the server is unreachable.
     """
     nodes = await kube.list(NODES)
     notes = []

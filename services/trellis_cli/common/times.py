@@ -1,4 +1,4 @@
-"""Times as people give them to commands: ``10m`` ago, or an RFC 3339 timestamp.
+"""Times in options of commands: ``10m`` ago, or an RFC 3339 timestamp.
 
 Pure. In: the text of an option and the time it is. Out: moments with a time zone. Called by commands that look back.
 Invariant: a wrong text is a SettingsError that names the option and says what it needs.

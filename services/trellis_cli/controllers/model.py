@@ -17,7 +17,7 @@ _NEVER: Final = "NotEvaluated"
 def controllers_part(
     rows: Sequence[ControllerRow], leader: str | None, causes: Mapping[str, str] | None = None
 ) -> Part:
-    """Return the row of ``trellis status``; one that is not ready is a problem, and that nobody hosts them.
+    """Return the row of ``trellis status``; a controller that is not ready is a problem, and so is a missing leader.
 
     ``causes``: by key, what is wrong with those whose row does not tell it: calls that fail while others do not.
     """

@@ -50,7 +50,7 @@ def actors_of(namespace: str, accounts: list[str]) -> list[Actor]:
     """Return whom controllers of a namespace are to act as, each once.
 
     Raises:
-        SettingsError: a name cannot be one, or nobody is named.
+        SettingsError: a name is invalid, or no account is given.
     """
     if not _NAMESPACE.fullmatch(namespace):
         raise SettingsError(f"--namespace: has {namespace!r}, needs the name of a namespace")

@@ -1,7 +1,7 @@
-"""Replays dead letters one by one and says of each what became of it.
+"""Replays dead letters one by one and reports the outcome of each.
 
-In: which letters. Out: a report. Called by ``trellis dead-letters replay``. Invariant: a letter that cannot be
-replayed does not hold up the others; a bus that is away ends it, with what was done so far in the report.
+In: which letters. Out: a report. Called by ``trellis dead-letters replay``. Invariant: a dead letter
+that cannot be replayed does not stop the others; an unreachable bus ends the replay, with the outcomes so far.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from trellis_cli.common.output import one_line
 
 
 class Outcome(StrEnum):
-    """What became of a letter."""
+    """The outcome of a dead letter."""
 
     REPLAYED = "Replayed"
     WOULD_REPLAY = "WouldReplay"
@@ -39,7 +39,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class ReplayLine:
-    """What became of one letter, in words for people."""
+    """The outcome of one dead letter, with a text."""
 
     sequence: int
     outcome: Outcome

@@ -1,4 +1,4 @@
-"""``trellis migrate``: takes over what a retired operator left, without installing or restarting anything.
+"""``trellis migrate``: takes over the objects of a retired operator, without an installation or a restart.
 
 In: flags, the cluster. Out: for KWasm and runtime-class-manager a plan of patches of Nodes and Shims and deletions of
 Jobs that ended, which ``migrate_run`` shows and carries out. Called by the command line.
@@ -44,7 +44,8 @@ from trellis_cli.migrate.wasmcloud import wasmcloud_operator
 FIELD_MANAGER: Final = "trellis.dev/migrate"
 _PLANS: Final = {Peer.KWASM: plan_kwasm, Peer.RCM: plan_rcm}
 _ROUNDS: Final = 10
-"""Kubelets write to their Nodes all the time: what changed meanwhile is planned anew, so often in a row."""
+"""Kubelets write to their Nodes all the time: objects that changed meanwhile are planned again, this many times in a
+row."""
 
 app = typer.Typer(
     help="Take over the objects of a retired operator.",
@@ -62,7 +63,7 @@ RequireChecksumOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the person at the terminal asked for."""
+    """The arguments."""
 
     peer: Peer
     settings: ClientSettings
@@ -138,7 +139,7 @@ async def _find(kube: Kube, asked: Asked) -> Found:
     """Read the cluster and plan.
 
     Raises:
-        KubeError: something cannot be read, or the server went away.
+        KubeError: something cannot be read, or the server is unreachable.
     """
     nodes, shims = await list_all(kube, NODES), await list_all(kube, SHIMS)
     jobs, deployments = await list_all(kube, JOBS), await list_all(kube, DEPLOYMENTS)

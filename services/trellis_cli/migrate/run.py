@@ -1,4 +1,4 @@
-"""Carries a migration out as the person at the terminal wants it: shows the plan, asks, writes, plans anew.
+"""Carries out a migration: shows the plan, asks for confirmation, writes, plans again.
 
 In: how to read a plan. Out: a table or JSON, then, once agreed to, the writes of its steps. Called by the commands of
 ``trellis migrate``.
@@ -32,7 +32,8 @@ from trellis_cli.migrate.views import table_of
 
 FIELD_MANAGER: Final = "trellis.dev/migrate"
 _ROUNDS: Final = 10
-"""Kubelets write to their Nodes all the time: what changed meanwhile is planned anew, so often in a row."""
+"""Kubelets write to their Nodes all the time: objects that changed meanwhile are planned again, this many times in a
+row."""
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="only print the plan")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="do not ask for confirmation")]
@@ -44,7 +45,7 @@ TakeOverOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How the person at the terminal wants it."""
+    """The options."""
 
     dry_run: bool
     yes: bool
@@ -74,8 +75,9 @@ async def migrate(peer: Peer, settings: ClientSettings, how: How, find: Find) ->
     """Show what is to be done, ask, and do it.
 
     Raises:
-        CommandError: the operator still writes, nobody can be asked, the answer is no, or objects changed all the time.
-        KubeError: something cannot be read or written, or the server went away.
+        CommandError: the operator still writes, there is no terminal, the answer is no, or objects changed
+            continuously.
+        KubeError: something cannot be read or written, or the server is unreachable.
     """
     async with connected(settings) as kube:
         found = await find(kube)
@@ -97,10 +99,10 @@ async def migrate(peer: Peer, settings: ClientSettings, how: How, find: Find) ->
 
 
 def _agree(peer: Peer, found: Found, how: How) -> None:
-    """Ask, unless that was answered beforehand.
+    """Ask for confirmation, unless --yes is given.
 
     Raises:
-        CommandError: the operator still writes, nobody can be asked, or the answer is no.
+        CommandError: the operator still writes, there is no terminal, or the answer is no.
     """
     if found.writing and not how.force:
         raise CommandError(
@@ -116,7 +118,7 @@ def _agree(peer: Peer, found: Found, how: How) -> None:
 
 
 async def _carry_out(kube: Kube, find: Find, agreed: set[tuple[str, Doing]]) -> int:
-    """Do what was agreed to, planning anew what changed meanwhile; returns how many steps were done.
+    """Do what was agreed to, planning again what changed meanwhile; returns how many steps were done.
 
     Raises:
         CommandError: objects changed faster than they could be written, or a kind is not served any more.
@@ -184,7 +186,7 @@ async def list_all(kube: Kube, res: Resource, label_selector: str | None = None)
 
     Raises:
         NotServedError: it may have objects and cannot be listed, so nothing can be planned.
-        KubeError: something cannot be read, or the server went away.
+        KubeError: something cannot be read, or the server is unreachable.
     """
     found = await list_served(kube, res, labels=label_selector)
     return [{**item, "kind": res.kind} for item in found or ()]

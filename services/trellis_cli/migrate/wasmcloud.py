@@ -102,7 +102,7 @@ async def _find(kube: Kube, settings: ClientSettings, how: How) -> Found:
     """Read the cluster and plan.
 
     Raises:
-        KubeError: something cannot be read, or the server went away.
+        KubeError: something cannot be read, or the server is unreachable.
     """
     former = await _read(kube)
     taking = take_over_controllers(_PEER, former.deployments) if how.force else []
@@ -154,7 +154,7 @@ async def _applications(kube: Kube) -> list[Manifest]:
 
     Raises:
         NotServedError: the CRD is there and not served.
-        KubeError: they cannot be read, or the server went away.
+        KubeError: they cannot be read, or the server is unreachable.
     """
     try:
         return await list_all(kube, APPLICATIONS)
@@ -168,7 +168,7 @@ async def read_groups(kube: Kube, manifests: Sequence[Manifest]) -> tuple[Former
     """Read what belongs to each group, and what it names; in the order of the groups.
 
     Raises:
-        KubeError: something cannot be read, or the server went away.
+        KubeError: something cannot be read, or the server is unreachable.
     """
     calls = asyncio.Semaphore(_CALLS_AT_ONCE)
     return tuple(await asyncio.gather(*(_group(kube, calls, one) for one in manifests)))

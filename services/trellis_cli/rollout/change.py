@@ -1,6 +1,6 @@
 """What ``trellis rollout pause|resume|undo`` change: one patch of a Shim, on what was read.
 
-In: a connection, settings, the name of a Shim. Out: a line for people of what was done. Called by the commands.
+In: a connection, settings, the name of a Shim. Out: a line that describes the change. Called by the commands.
 Invariant: every write names the uid and the resourceVersion that were read; a Shim that changed meanwhile is read and
 judged again, so that nothing of another's change is lost.
 """
@@ -92,7 +92,7 @@ def resume(found: Found) -> Change:
         ops.append({"op": "add", "path": "/spec/paused", "value": False})
         said.append("no longer paused")
     last, halted = last_failure(world), is_halted(world)
-    # A pause is no word on failures: who ends it has not said that they are mended.
+    # A pause does not acknowledge failures: to end it does not mean that they are fixed.
     if last is not None and last > world.shim.forgiven and (halted or not world.shim.paused):
         ops += _forgive(found.manifest, last)
         further = ", further nodes are started" if halted else ""

@@ -28,7 +28,8 @@ from trellis_cli.common.settings import ClientSettings
 Manifest = dict[str, Any]
 
 _NODES_SECONDS: Final = 10.0
-"""Nodes are read anew after so long, or when the Shim or the ledger changed: a large cluster has megabytes of them."""
+"""Nodes are read again after this time, or when the Shim or the ledger changed: a large cluster has megabytes of them.
+Nodes are read again after this time, or when the Shim or the ledger changed: a large cluster has megabytes of them."""
 _NAMED: Final = 10
 
 
@@ -59,7 +60,7 @@ class Reader:
         Raises:
             CommandError: there is no Shim of this name.
             NotServedError: the kind Shim is defined and not served.
-            KubeError: the Shims or the nodes cannot be read, or the server went away.
+            KubeError: the Shims or the nodes cannot be read, or the server is unreachable.
         """
         shims = await self._shims()
         manifest = self._chosen(shims)

@@ -1,7 +1,7 @@
-"""``trellis secrets check``: which rule lets each secret of an application through, or stops it.
+"""``trellis secrets check``: the rules for each secret of an application.
 
-In: flags, a token, the cluster as the person who asks may see it. Out: a table or JSON. Called by the command line.
-Invariants: nothing is written; no value of a Secret is shown; whether one exists is told only to who may read it.
+In: flags, a token, the cluster with the permissions of the user. Out: a table or JSON. Called by the command line.
+Invariants: nothing is written; no value of a Secret is shown; its existence is shown only to users that may read it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _MARKS: Final = {True: Text("yes", style="green"), False: Text("no", style="bold
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the person at the terminal asked for."""
+    """The arguments."""
 
     app: str
     namespace: str | None
@@ -143,7 +143,7 @@ def check(  # noqa: PLR0913, PLR0917 - options of a command line
 
 
 def _token(source: str | None) -> tuple[Token | None, Step]:
-    """Return the token of a file, None if it is not taken, and what is said of it.
+    """Return the token of a file, None if it is invalid, and its step.
 
     Raises:
         CommandError: the file cannot be read.

@@ -1,7 +1,7 @@
 """The rules for each secret of an application, as far as manifests decide them.
 
-Pure. In: an Application, groups of hosts, SecretGrants, a token that was read. Out: rows of steps; what is to be asked
-of the API server. Called by ``secrets_check``. Invariant: no value of a Secret comes in here, so none goes out.
+Pure. In: an Application, host groups, SecretGrants, a token that was read. Out: rows of steps; the reviews to request
+from the API server. Called by ``secrets_check``. Invariant: no value of a Secret comes in here, so none goes out.
 Source: wadm 0.21: it takes ``backend`` out of a policy's properties for the subject, and hands the rest to the host.
 """
 

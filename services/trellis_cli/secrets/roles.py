@@ -56,7 +56,7 @@ def readers_of(namespace: str, accounts: list[str], users: list[str]) -> list[Re
     """Return whom Secrets of a namespace are to be read as, each once.
 
     Raises:
-        SettingsError: a name cannot be one, or nobody is named.
+        SettingsError: a name is invalid, or no account is given.
     """
     if not _NAMESPACE.fullmatch(namespace):
         raise SettingsError(f"--namespace: has {namespace!r}, needs the name of a namespace")

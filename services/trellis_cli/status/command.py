@@ -188,7 +188,7 @@ async def _guarded(name: str, part: Awaitable[Part]) -> Part:
 
 
 def _told(error: KubeError) -> str:
-    """Return why something could not be read; what concerns every row is told once, in that of the API server."""
+    """Return why something could not be read; the row of the API server has what concerns every row."""
     if isinstance(error, Unavailable):
         return AWAY
     if isinstance(error, Unauthorized):

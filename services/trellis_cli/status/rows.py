@@ -114,7 +114,7 @@ def rollout_part(rollout: Rollout, held: Mapping[str, str] | None = None) -> Par
 
 
 def _shim_cause(shim: Manifest, *, told: bool) -> str:
-    """Return what is wrong with a Shim, "" if nothing is. ``told``: the nodes name what is refused on nodes."""
+    """Return the problem of a Shim, "" if there is none. ``told``: the nodes name what is refused on nodes."""
     cause = shim_cause(shim)
     reason = condition(shim.get("status") or {}, "Degraded").get("reason")
     return "" if cause is None or (told and reason in _OF_NODES) else cause.text
@@ -158,7 +158,7 @@ def breakers_part(rows: list[BreakerRow]) -> Part:
 
 
 def mirrors_part(found: Mirrors) -> Part:
-    """Return the row of applications' Services; one that leads nowhere is a problem, as is one that nobody follows.
+    """Return the row of applications' Services; one without endpoints is a problem, and so is a missing leader.
 
     So is an application that gets none because of what it says.
     """

@@ -1,8 +1,7 @@
 """``trellis top``: nodes, Shims, groups, hosts, applications, Services and controllers, live and with reasons.
 
-In: flags, the cluster by watches, as whoever the kubeconfig says. Out: a screen, tables or JSON. Called by the command
-line. Writes nothing. Invariants: it shows what the console shows to the same person; what RBAC forbids is said where it
-would be.
+In: flags, watches with the permissions of the kubeconfig's user. Out: a screen, tables or JSON. Called by the command
+line. Writes nothing. Invariants: it shows the data of the console; forbidden resources are reported in their place.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. ``cell``: its value in an entity; ``say``: that value as people read it, the larger number first."""
+    """One column. ``cell``: its value in an entity; ``say``: its text."""
 
     heading: str
     cell: Callable[[Entity], Any]
@@ -84,7 +84,7 @@ def _number(heading: str, cell: Callable[[Entity], Any], say: Callable[[Any], st
 
 
 def size(value: float | None) -> str:
-    """Return bytes as people read them: ``3.4 MiB``."""
+    """Return a size as text: ``3.4 MiB``."""
     if value is None:
         return _NONE
     amount = float(value)

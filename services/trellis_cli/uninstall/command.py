@@ -1,7 +1,7 @@
 """``trellis uninstall --remove-finalizers``: stops the services that set finalizers, and removes these.
 
 In: flags, the cluster. Out: a table or JSON. Called by the command line, and by the chart before it is uninstalled.
-Invariants: no finalizer is taken while somebody lives who would put it back; done again after an end at any point it
+Invariants: no finalizer is removed while a service that adds it runs; done again after an end at any point it
 comes to the same; neither the bus nor wadm is needed; no object is deleted; a kind that cannot be listed may have
 objects that bear one, so that this does not end well; Shims are left to another installation that provisions the nodes;
 an EndpointSlice is left alone, so that this does not end well, while its Service cannot be read or is not known.
@@ -133,7 +133,7 @@ def _seconds(text: str) -> float:
 
 
 def _agree(yes: bool, output: Format) -> None:
-    """Ask, unless that was answered beforehand; raises CommandError if nobody can be asked, or the answer is no."""
+    """Ask for confirmation, unless --yes is given; raises CommandError if there is no terminal, or the answer is no."""
     if yes:
         return
     if output.structured or not sys.stdin.isatty():
@@ -195,7 +195,7 @@ async def _until(task: Task, attempt: Callable[[], Awaitable[str]]) -> None:
 
 
 async def _stop(kube: Kube, task: Task, leases: Leases, stopped: list[str]) -> str:
-    """Scale the services to 0; return who lives still, "" for nobody."""
+    """Scale the services to 0; return who still runs, "" for none."""
     deployments = await kube.list(DEPLOYMENTS, task.namespace, label_selector=SELECTOR)
     for one in deployments.items:
         name = one["metadata"]["name"]
@@ -247,7 +247,7 @@ def _leave(rows: Iterable[Row], other: str = "") -> None:
 
 
 async def _look(kube: Kube, guard: Guard, place: str | None, row: Row) -> None:
-    """Show what would be let go, or is left alone."""
+    """Count the objects whose finalizer would be removed, or that are not changed."""
     try:
         async for page in kube.pages(Selection(guard.res, place, guard.selector)):
             ours = [one for one in page.items if guard.is_ours(one)]
@@ -295,7 +295,7 @@ async def _free(kube: Kube, guard: Guard, place: str | None, row: Row) -> str:
             try:
                 await kube.json_patch(guard.res, name, removal, place, field_manager=FIELD_MANAGER)
             except (PatchTestFailed, Conflict, NotFound):
-                return  # it is looked at anew
+                return  # the next attempt reads it again
             row.took(manifest)
 
     await asyncio.gather(*(free(one) for one in held))

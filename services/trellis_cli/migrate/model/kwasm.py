@@ -43,7 +43,7 @@ def values_of(deployments: Iterable[Mapping[str, Any]]) -> Values | None:
 
 
 def with_values(rules: Rules, values: Values | None, given: frozenset[str]) -> tuple[Rules, list[str]]:
-    """Return the rules with KWasm's values where nobody gave the provisioner's, and what to tell about it.
+    """Return the rules with KWasm's values where the provisioner's are not given, and notes.
 
     ``given``: names of the settings that were given by flag or environment; those stand.
     """
@@ -83,7 +83,7 @@ def plan_kwasm(world: World) -> list[Step]:
 
 
 def _is_ours(node: NodeView, job: PeerJob | None) -> bool:
-    """Say whether KWasm's label is not there, or is ours: it comes with any Shim that is proved."""
+    """Say whether KWasm's label is missing, or set by Trellis: it comes with any Shim that is proved."""
     if node.provisioned is None or KWASM in node.installed:
         return True
     return node.marked_digest is not None and job is None

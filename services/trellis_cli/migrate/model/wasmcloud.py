@@ -112,7 +112,7 @@ def plan_registration(former: Former) -> list[Step]:
         "CustomResourceDefinition of applications; applications themselves stay in wadm"
     )
     if any(view_controller(item, (Peer.WASMCLOUD_OPERATOR,)) for item in former.deployments):
-        why += "; the operator registers it again when it starts anew: then run this again"
+        why += "; the operator registers it again when it restarts: then run the command again"
     write = DeleteObject(API_SERVICES, None, metadata["name"], metadata["uid"], metadata["resourceVersion"])
     return [Step(place_of(found), what, Doing.DELETE, why, write)]
 

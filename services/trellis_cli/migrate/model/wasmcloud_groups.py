@@ -2,7 +2,7 @@
 
 Pure: a group, its children and what it names in, steps out. Called by ``migrate_wasmcloud``. It writes nothing to a
 group that lives: host_manager takes it over by itself (docs/compat-wasmcloud-operator.md), and this says what that will
-do. A group that is being deleted is let go, because nobody takes the operator's finalizer away any more.
+do. A group that is being deleted loses the operator's finalizer, because no controller removes it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What stays of wasmcloud-operator itself: its account, its rights, its Service, and the definition of groups.
 
 Pure: raw objects in, steps out, none of which writes anything: each says by which command a person removes it. Called
-by ``migrate_wasmcloud``. Invariant: no command is told that would delete host groups without saying so.
+by ``migrate_wasmcloud``. Invariant: a command that would delete host groups has a warning.
 Source of the facts: the operator's chart (``wasmcloud-operator`` to 0.5.0, ``wadm-operator`` since) and its
 ``deploy/base``; an umbrella chart has it in one release with NATS, wadm and the groups.
 """
@@ -23,12 +23,12 @@ _DELEGATOR: Final = "-delegator"
 
 
 def plan_rest(former: Former) -> list[Step]:
-    """Return what a person may remove of the operator, and what nobody may."""
+    """Return the parts of the operator to remove, and those to keep."""
     return [*_parts(former), *_definition(former)]
 
 
 def warnings_of(former: Former) -> list[str]:
-    """Return what has to be told loudly: what would delete host groups."""
+    """Return warnings about commands that would delete host groups."""
     if former.definition is None or not former.groups:
         return []
     name, count = former.definition["metadata"]["name"], len(former.groups)
