@@ -110,11 +110,11 @@ def test_without_a_bus_the_cluster_is_shown_and_a_letter_is_not(night: Night) ->
 def test_credentials_that_are_not_accepted_are_told_once(night: Night) -> None:
     night.spoil("token", "long-since-withdrawn")
     found = night.status()
-    assert "401 Unauthorized" in found["kubernetes"]["problem"]
+    assert "Unauthorized" in found["kubernetes"]["problem"]
     assert "--kubeconfig" in found["kubernetes"]["problem"]
     assert [found[row]["problem"] for row in ROWS] == [UNACCEPTED] * len(ROWS)
     refused = night.refused("explain", "node/x")
-    assert "401 Unauthorized" in refused
+    assert "Unauthorized" in refused
     assert "--kubeconfig" in refused
     assert "long-since-withdrawn" not in json.dumps(found)
 

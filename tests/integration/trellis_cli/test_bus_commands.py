@@ -97,7 +97,7 @@ async def test_letters_are_listed_shown_and_replayed(commands: Commands) -> None
     assert table.stdout.splitlines()[-1].startswith("2 dead letters (2 Unparseable)")
 
     page = commands.run("dead-letters", "show", "1").stdout
-    assert f"trace      {TRACE}" in page
+    assert f"trace        {TRACE}" in page
     assert '"a": "é"' in page
     whole = commands.json("dead-letters", "show", "1")
     assert (whole["body"], whole["headers"]["traceparent"][3:35]) == ({"a": "é"}, TRACE)

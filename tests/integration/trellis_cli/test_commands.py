@@ -233,7 +233,7 @@ def test_an_open_breaker_is_shown_closed_once_and_signed(world: World) -> None:
     assert "trellis circuit-breaker close node-watcher nodes" in table
     status = json.loads(world.run("status", "-o", "json").stdout)
     assert [(one["service"], one["held"]) for one in status["circuit_breakers"]["open"]] == [("node-watcher", 25)]
-    for named in ("node-watcher", "25 nodes"):
+    for named in ("node-watcher", "25 ", " nodes "):
         assert named in status["circuit_breakers"]["problem"]
     done = world.run("circuit-breaker", "close", "node-watcher", "nodes")
     assert (done.returncode, done.stderr) == (0, "")
