@@ -42,6 +42,22 @@ def test_the_table_shows_nodes_of_concern_and_counts_all(capsys: pytest.CaptureF
     assert lacking(out.splitlines()[-1], "ready", "provisioning", "failed", "annotation") == []
 
 
+def test_names_are_for_other_commands_and_wide_has_more_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    show(ROLLOUT, Format.NAME, every=False)
+    assert capsys.readouterr().out.splitlines() == ["node/broken", "node/busy", "node/done", "node/odd"]
+    show(ROLLOUT, Format.WIDE, every=False)
+    wide = capsys.readouterr().out.splitlines()[0].split()
+    show(ROLLOUT, Format.TABLE, every=False, no_headers=True)
+    rows = capsys.readouterr().out.splitlines()
+    assert "DIGEST" in wide
+    assert [(row.split()[0], row.split()[1]) for row in rows] == [
+        ("broken", "true"),
+        ("busy", "true"),
+        ("done", "true"),
+        ("odd", "invalid"),
+    ]
+
+
 def test_all_shows_every_node(capsys: pytest.CaptureFixture[str]) -> None:
     show(ROLLOUT, Format.TABLE, every=True)
     assert "idle" in capsys.readouterr().out
