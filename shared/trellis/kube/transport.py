@@ -19,9 +19,9 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from trellis.kube.network_errors import network_reason
 from trellis.kube.access import CONNECTIONS, Access, AccessError, Credentials, Session
 from trellis.kube.body import Body
+from trellis.kube.network_errors import network_reason
 from trellis.kube.timings import ConnectionTimings
 
 _LINE_MAX = 32 * 2**20

@@ -13,8 +13,8 @@ from typing import Final
 import aiohttp
 import orjson
 
-from trellis.kube.network_errors import network_reason
 from trellis.installer_api.redaction import redact_url
+from trellis.kube.network_errors import network_reason
 from trellis.read_model.errors import AnswerError
 from trellis.read_model.timings import ModelTimings
 from trellis.read_model.traces.spans import ReadSpan, TraceDataError, read_spans
