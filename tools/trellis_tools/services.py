@@ -64,6 +64,7 @@ def project_part() -> str:
     layers = ["trellis_dev : trellis_tools", "trellis_cli", " | ".join(packages), "trellis"]
     return f"""[project.scripts]
 trellis = "trellis_cli.__main__:main"
+kubectl-trellis = "trellis_cli.__main__:main"
 {scripts}
 [tool.importlinter]
 root_packages = {_array(["trellis", *packages, "trellis_cli", "trellis_dev", "trellis_tools"])}

@@ -15,11 +15,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-app = typer.Typer(help="A real control plane on this machine: NATS, Kubernetes, simulated nodes.", no_args_is_help=True)
+app = typer.Typer(help="Run a control plane on this machine.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Option(help="Name of the cluster.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON as the last line of standard output.")]
-Jaeger = Annotated[bool, typer.Option("--jaeger", help="With Jaeger, to look at traces.")]
+Jaeger = Annotated[bool, typer.Option("--jaeger", help="Start Jaeger for traces.")]
 
 
 class OptionalCount(TyperCommand):
@@ -43,13 +43,13 @@ class Containerd(StrEnum):
 @app.command(cls=OptionalCount)
 def up(  # noqa: PLR0913, PLR0917 (one parameter an option)
     name: Name = "default",
-    nodes: Annotated[int, typer.Option(min=0, max=5000, help="How many simulated nodes.")] = 0,
+    nodes: Annotated[int, typer.Option(min=0, max=5000, help="Number of simulated nodes.")] = 0,
     jaeger: Jaeger = False,
-    wadm: Annotated[bool, typer.Option("--wadm", help="With wadm and wasmCloud hosts.")] = False,
-    wadm_hosts: Annotated[int, typer.Option(min=0, max=50, help="How many hosts each lattice has; for --wadm.")] = 1,
-    wadm_lattice: Annotated[list[str] | None, typer.Option(help="A lattice, instead of 'default'; repeatable.")] = None,
+    wadm: Annotated[bool, typer.Option("--wadm", help="Start wadm and wasmCloud hosts.")] = False,
+    wadm_hosts: Annotated[int, typer.Option(min=0, max=50, help="Number of hosts of each lattice, with --wadm.")] = 1,
+    wadm_lattice: Annotated[list[str] | None, typer.Option(help="Lattice; default: 'default' (repeatable).")] = None,
     wadm_label: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label of hosts that are made; repeatable.")
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Label of the hosts (repeatable).")
     ] = None,
     real_node: Annotated[
         int,
@@ -58,16 +58,16 @@ def up(  # noqa: PLR0913, PLR0917 (one parameter an option)
             min=0,
             max=8,
             metavar="[N]",
-            help="With N real nodes (1 without a number): kubelet, containerd. Needs root.",
+            help="Start N real nodes (default 1): kubelet, containerd. Needs root.",
         ),
     ] = 0,
-    containerd: Annotated[Containerd, typer.Option(help="The containerd of real nodes.")] = Containerd.TWO,
+    containerd: Annotated[Containerd, typer.Option(help="Version of containerd on real nodes.")] = Containerd.TWO,
     lattice_nats: Annotated[
-        bool, typer.Option("--lattice-nats", help="With a NATS by which pods of real nodes join lattices.")
+        bool, typer.Option("--lattice-nats", help="Start a NATS through which pods of real nodes join lattices.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Bring a cluster up, or complete the one that runs.
+    """Start a cluster, or add components to a running one.
 
     The first time, missing programs are built from Go modules and crates, which takes minutes; later it is a few
     seconds.
@@ -86,9 +86,9 @@ def up(  # noqa: PLR0913, PLR0917 (one parameter an option)
 
 @app.command()
 def down(
-    name: Name = "default", every: Annotated[bool, typer.Option("--all", help="Every cluster of yours.")] = False
+    name: Name = "default", every: Annotated[bool, typer.Option("--all", help="All clusters of the user.")] = False
 ) -> None:
-    """Take a cluster down and remove everything of it."""
+    """Stop a cluster and remove its files."""
     from trellis_dev.commands import local as dev_local  # noqa: PLC0415 - what it imports takes its time
 
     dev_local.down(None if every else name)
@@ -96,7 +96,7 @@ def down(
 
 @app.command()
 def status(as_json: Json = False) -> None:
-    """List the clusters, and which of their components run."""
+    """List the clusters and their components."""
     from trellis_dev.commands import local as dev_local  # noqa: PLC0415 - what it imports takes its time
 
     dev_local.status(as_json=as_json)
@@ -105,10 +105,12 @@ def status(as_json: Json = False) -> None:
 @app.command("tools")
 def ensure_tools(
     jaeger: Jaeger = False,
-    real_node: Annotated[bool, typer.Option("--real-node", help="What real nodes and their tests need, too.")] = False,
-    wadm: Annotated[bool, typer.Option("--wadm", help="wadm and a wasmCloud host, too.")] = False,
+    real_node: Annotated[
+        bool, typer.Option("--real-node", help="Also install the tools of real nodes and their tests.")
+    ] = False,
+    wadm: Annotated[bool, typer.Option("--wadm", help="Also install wadm and a wasmCloud host.")] = False,
 ) -> None:
-    """Get every program that clusters need, building what is missing."""
+    """Install the programs of clusters, and build missing ones."""
     from trellis_dev.commands import local as dev_local  # noqa: PLC0415 - what it imports takes its time
 
     dev_local.ensure_tools(jaeger=jaeger, real_node=real_node, wadm=wadm)
@@ -116,14 +118,14 @@ def ensure_tools(
 
 @app.command("image")
 def build_images(
-    source: Annotated[Path, typer.Option(metavar="DIR", help="A checkout of Trellis.")] = Path(),
+    source: Annotated[Path, typer.Option(metavar="DIR", help="Checkout of Trellis.")] = Path(),
     name: Name = "default",
     export: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write archives, SBOMs and licences there, too.")
+        Path | None, typer.Option(metavar="DIR", help="Also write archives, SBOMs and licences to this directory.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Build the images from a checkout, with no container engine, and load them on the real nodes of a cluster.
+    """Build the images from a checkout without a container engine, and load them on the real nodes of a cluster.
 
     The first time it makes a Debian tree for their base. Needs root and Linux.
     """
@@ -134,11 +136,11 @@ def build_images(
 
 @app.command("page")
 def build_page(
-    source: Annotated[Path, typer.Option(metavar="DIR", help="A checkout of Trellis.")] = Path(),
+    source: Annotated[Path, typer.Option(metavar="DIR", help="Checkout of Trellis.")] = Path(),
     check: Annotated[
-        bool, typer.Option("--check", help="Check its types and run the tests of its model, too.")
+        bool, typer.Option("--check", help="Also check its types and run the tests of its model.")
     ] = False,
-    browser: Annotated[bool, typer.Option("--browser", help="Get the browser that its tests need, too.")] = False,
+    browser: Annotated[bool, typer.Option("--browser", help="Also install the browser of its tests.")] = False,
 ) -> None:
     """Build the page of the console, for `trellis run console` from this checkout. Needs node and npm."""
     from trellis_dev.commands import page as dev_page  # noqa: PLC0415 - what it imports takes its time

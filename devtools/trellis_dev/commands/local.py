@@ -60,13 +60,13 @@ def ending_well(what: str) -> Iterator[None]:
     try:
         yield
     except LocalClusterError as error:
-        typer.echo(f"trellis: {error}", err=True)
+        typer.echo(f"Error: {error}", err=True)
         raise typer.Exit(1) from error
     except KeyboardInterrupt:
-        typer.echo(f"trellis: {what} was interrupted", err=True)
+        typer.echo(f"Error: {what} interrupted", err=True)
         raise typer.Exit(128 + signal.SIGINT) from None
     except _Terminated as ended:
-        typer.echo(f"trellis: {what} was ended by {signal.Signals(ended.number).name}", err=True)
+        typer.echo(f"Error: {what} ended by {signal.Signals(ended.number).name}", err=True)
         raise typer.Exit(128 + ended.number) from None
     finally:
         for number, handler in previous.items():
@@ -114,7 +114,7 @@ def down(name: str | None) -> None:
             try:
                 typer.echo(f"cluster '{each}' is down" if cluster.down(each) else f"there is no cluster '{each}'")
             except LocalClusterError as error:
-                typer.echo(f"trellis: {error}", err=True)
+                typer.echo(f"Error: {error}", err=True)
                 left.append(each)
     if left:
         raise typer.Exit(1)

@@ -18,8 +18,9 @@ import typer
 from trellis.bus.errors import BusError
 from trellis.config.settings import SettingsError
 from trellis.kube.errors import KubeError
-from trellis_cli.common.errors import EXIT_INTERRUPTED, CommandError, exit_on_error, explain, say
+from trellis_cli.common.errors import CommandError, describe_error, exit_on_error
 from trellis_cli.common.gather import connected
+from trellis_cli.common.messages import EXIT_INTERRUPTED, print_note
 from trellis_cli.common.output import Format, OutputOption
 from trellis_dev.demo.consent import Chosen, choose
 from trellis_dev.demo.display import Display, on_stderr
@@ -36,24 +37,25 @@ _EXIT_TERMINATED: Final = 128 + signal.SIGTERM
 
 def demo(  # noqa: PLR0913, PLR0917 - options of a command line
     keep: Annotated[
-        bool, typer.Option("--keep", help="leave the cluster and the services running, and the console beside them")
+        bool, typer.Option("--keep", help="keep the cluster, the services and the console running")
     ] = False,
     jaeger: Annotated[
-        bool, typer.Option("--jaeger", help="with --keep: Jaeger beside them, so that the console shows traces")
+        bool, typer.Option("--jaeger", help="with --keep: start Jaeger, so that the console shows traces")
     ] = False,
-    nodes: Annotated[int, typer.Option(min=1, max=1000, help="how many simulated nodes")] = 20,
+    nodes: Annotated[int, typer.Option(min=1, max=1000, help="number of simulated nodes")] = 20,
     use_current_context: Annotated[
-        bool, typer.Option("--use-current-context", help="work on the cluster of the kubeconfig's current context")
+        bool, typer.Option("--use-current-context", help="use the cluster of the kubeconfig's current context")
     ] = False,
     node: Annotated[
         list[str] | None, typer.Option("--node", help="with --use-current-context: a node to provision (repeatable)")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="with --use-current-context: do not ask")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="with --use-current-context: do not ask for confirmation")] = False,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """See it work: a real control plane, simulated nodes, the services, from nothing to provisioned nodes.
+    """Run a demo on simulated nodes.
 
-    With --use-current-context no cluster is started: the nodes you name are annotated, and installer Jobs run on them.
+    It starts a control plane and the services, provisions simulated nodes and prints the trace of one. With
+    --use-current-context it starts no cluster: it annotates the named nodes, and installer Jobs run on them.
     """
     with exit_on_error(LocalClusterError):
         chosen = choose(node or [], use_current_context=use_current_context, keep=keep, yes=yes)
@@ -64,7 +66,7 @@ def demo(  # noqa: PLR0913, PLR0917 - options of a command line
         try:
             outcome = asyncio.run(_until_terminated(Wanted(nodes, keep, jaeger), chosen))
         except (KeyboardInterrupt, asyncio.CancelledError) as ended:
-            say("the demo was interrupted; what it started has ended")
+            print_note("demo interrupted; its processes have ended")
             interrupted = isinstance(ended, KeyboardInterrupt)
             raise SystemExit(EXIT_INTERRUPTED if interrupted else _EXIT_TERMINATED) from None
         show(outcome, output)
@@ -85,7 +87,7 @@ async def _until_terminated(wanted: Wanted, chosen: Chosen | None) -> Outcome:
         except (CommandError, KubeError, BusError) as error:
             log = rescue_log(target)
             where = f"; the services' whole log: {log}" if log else ""
-            raise CommandError(explain(error) + where) from error
+            raise CommandError(describe_error(error) + where) from error
 
 
 async def _run(target: Target, *, context: str | None, keep: bool) -> Outcome:

@@ -9,9 +9,11 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.text import Text
+
 from trellis.read_model.tables.nodes import NodeRow, summary
 from trellis.read_model.traces.span_tree import forest
-from trellis_cli.common.output import Format, console, print_json
+from trellis_cli.common.output import Format, print_document, print_result, print_text
 from trellis_cli.nodes import table_of
 from trellis_cli.trace.span_tree import NS_PER_MS, render
 from trellis_dev.demo.target import NAME
@@ -42,21 +44,19 @@ class Outcome:
 
 def show(outcome: Outcome, output: Format) -> None:
     """Print a run."""
-    if output is Format.JSON:
-        print_json(document_of(outcome))
+    if output.structured:
+        print_document(output, document_of(outcome))
         return
-    out = console()
-    out.print(table_of([row for row in outcome.rows if row.concern]))
-    out.print(summary(outcome.rows), highlight=False)
-    out.print()
+    print_result(table_of([row for row in outcome.rows if row.concern]), summary(outcome.rows))
+    print_text("")
     if outcome.trace:
-        out.print(render(f"trace {outcome.trace[0].trace_id} of {outcome.node}", forest(outcome.trace)))
+        print_result(render(f"trace {outcome.trace[0].trace_id} of {outcome.node}", forest(outcome.trace)))
     else:
-        out.print(f"no trace of {outcome.node} came in", highlight=False)
-    out.print()
-    out.print(outcome.totals(), style="bold", highlight=False)
+        print_result(f"no trace of {outcome.node} was received")
+    print_text("")
+    print_result(Text(outcome.totals(), style="bold"))
     for line in what_next(outcome):
-        out.print(line, highlight=False, soft_wrap=True)
+        print_text(line)
 
 
 def document_of(outcome: Outcome) -> dict[str, object]:

@@ -35,7 +35,8 @@ from trellis.kube.resources import (
     WASM_CONTROLLERS,
     Resource,
 )
-from trellis_cli.common.errors import CommandError, say
+from trellis_cli.common.errors import CommandError
+from trellis_cli.common.messages import print_note
 from trellis_dev.demo.services import Services
 from trellis_dev.localcluster import ClusterInfo, LocalClusterError, page
 from trellis_dev.localcluster.api import Api
@@ -100,7 +101,7 @@ async def ready_page() -> None:
         with on_stderr() as progress:
             await asyncio.to_thread(page.build_page, checkout, How(progress, abort))
     except LocalClusterError as error:
-        say(f"the console will have no page to show, or an old one: {error}")
+        print_note(f"the console has no page, or an old one: {error}")
     finally:
         abort.set()
 

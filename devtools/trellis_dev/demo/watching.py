@@ -26,7 +26,7 @@ from trellis.provisioning.nodes_and_jobs import view_job, view_node
 from trellis.provisioning.views import INSTALLER_JOBS, JobState, JobView, NodeView
 from trellis.read_model.tables.nodes import NodeRow, NodeState, rows_of, summary
 from trellis.telemetry import trace_from
-from trellis_cli.common.errors import CommandError, explain
+from trellis_cli.common.errors import CommandError, describe_error
 from trellis_cli.common.settings import ClientSettings
 from trellis_cli.events import line_of
 from trellis_dev.demo.display import Display
@@ -135,7 +135,7 @@ class Watching:
                     self._said_ready.update(event.key)
                     self._changed.set()
         except BusError as error:
-            self._display.say(f"facts cannot be shown: {explain(error)}")
+            self._display.say(f"facts cannot be shown: {describe_error(error)}")
 
     def _on_node(self, change: Change[NodeView]) -> None:
         del change

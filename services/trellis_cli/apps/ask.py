@@ -1,6 +1,6 @@
-"""Asks wadm itself about the applications of a lattice, as whoever runs a command may.
+"""Queries wadm about the applications of a lattice, with the permissions of the user.
 
-In: groups of hosts, which say where a lattice's NATS is and with which credentials; an address in place of theirs. Out:
+In: host groups, which say where a lattice's NATS is and with which credentials; an address in place of theirs. Out:
 what wadm answers. Called by ``trellis apps``. Invariants: each question ends in time; credentials are only held.
 """
 
@@ -25,15 +25,15 @@ from trellis.read_model.reading.served import list_served
 
 CONNECTION: Final = "trellis-command-line"
 CONNECT_SECONDS: Final = 6.0
-HINT: Final = "from outside the cluster, forward a port to its NATS and give --nats nats://127.0.0.1:PORT"
+HINT: Final = "from outside the cluster, forward a port to its NATS and use --nats nats://127.0.0.1:PORT"
 
 
 class NoLatticeError(Exception):
-    """There is no group of hosts that tells where a lattice is; the text says what to do, for people."""
+    """No host group has the address of a lattice; the text has the resolution."""
 
 
 async def read_groups(kube: Kube, namespace: str | None = None) -> list[GroupView]:
-    """Return the groups of hosts of a namespace, or of all, whose spec can be read, the oldest first.
+    """Return the host groups of a namespace, or of all, whose spec can be read, the oldest first.
 
     Raises:
         NotServedError: the kind is defined and not served.
@@ -53,10 +53,12 @@ def group_of(groups: Iterable[GroupView], namespace: str, lattice: str) -> Group
     named = [one for one in there if not lattice or (one.spec is not None and one.spec.lattice == lattice)]
     if not named:
         of = f" of lattice {lattice}" if lattice else ""
-        raise NoLatticeError(f"namespace {namespace} has no group of hosts{of}: create a WasmCloudHostConfig")
+        raise NoLatticeError(f"namespace {namespace} has no host group{of}: create a WasmCloudHostConfig")
     if len({one.lattice for one in named}) > 1:
         have = ", ".join(sorted({lattice_name(one.lattice) for one in named}))
-        raise NoLatticeError(f"namespace {namespace} has hosts of {have}: say by label trellis.dev/lattice which one")
+        raise NoLatticeError(
+            f"namespace {namespace} has host groups of lattices {have}: set the label trellis.dev/lattice"
+        )
     return named[0]
 
 

@@ -1,4 +1,4 @@
-"""What going back to a version of an application writes, and what speaks against it.
+"""The write of a rollback to a version of an application, and the obstacles.
 
 Pure. In: the object, its versions, wadm's manifest of one. Out: the version, a tool that manages the object, the write.
 Called by ``apps_history``. Invariant: the object gets exactly what the version means to wadm, and keeps the marks of
@@ -40,7 +40,7 @@ _MANAGERS: Final = {
 
 
 class RollbackError(Exception):
-    """There is nothing to go back to; the text says why, and what there is, for people."""
+    """There is no version to restore; the text has the reason and the known versions."""
 
 
 def gitops_of(item: Manifest) -> str:
@@ -65,14 +65,14 @@ def target_of(rows: Sequence[VersionRow], to: str | None) -> str:
     have = [row.version for row in rows]
     if to is not None:
         if to not in have:
-            raise RollbackError(f"wadm has no version {to!r}: it has {', '.join(have) or 'none'}")
+            raise RollbackError(f"version {to!r} not found in wadm; known versions: {', '.join(have) or 'none'}")
         return to
     real = [row for row in rows if not row.version.startswith(KEPT)]
     current = next((at for at, row in enumerate(real) if row.shown), None)
     if current is None:
         current = next((at for at, row in enumerate(real) if row.deployed), None)
     if not current:
-        raise RollbackError(f"there is no version before the one it has: say by --to which; wadm has {', '.join(have)}")
+        raise RollbackError(f"no previous version; use --to with one of: {', '.join(have)}")
     return real[current - 1].version
 
 
@@ -80,7 +80,7 @@ def target_of(rows: Sequence[VersionRow], to: str | None) -> str:
 class Rollback:
     """One write. ``applied``: for server-side apply; ``ops``: the same as a JSON patch; ``apply``: which of both.
 
-    ``changes``: what becomes another, for people; empty if nothing does. ``digest``: of what the object is to mean.
+    ``changes``: the changes as text; empty if there are none. ``digest``: of what the object is to mean.
     """
 
     key: str
@@ -235,16 +235,18 @@ def _changes(now: Projection, then: Projection, version: str) -> list[str]:
     told = []
     if now.digest != then.digest:
         here, there = _components(now), _components(then)
-        told += [f"component {name} goes" for name in sorted(here.keys() - there.keys())]
-        told += [f"component {name} comes" for name in sorted(there.keys() - here.keys())]
+        told += [f"component {name} removed" for name in sorted(here.keys() - there.keys())]
+        told += [f"component {name} added" for name in sorted(there.keys() - here.keys())]
         told += [
-            f"component {name} changes" for name in sorted(here.keys() & there.keys()) if here[name] != there[name]
+            f"component {name} changed" for name in sorted(here.keys() & there.keys()) if here[name] != there[name]
         ]
-        told += [f"{kind} change" for kind in ("annotations", "labels") if _of(now, kind) != _of(then, kind)]
+        told += [f"{kind} changed" for kind in ("annotations", "labels") if _of(now, kind) != _of(then, kind)]
         if now.manifest["spec"].get("policies") != then.manifest["spec"].get("policies"):
-            told.append("policies change")
+            told.append("policies changed")
     if now.version != name_of(version):
-        told.append(f"annotation version becomes {name_of(version)}" if name_of(version) else "annotation version goes")
+        told.append(
+            f"annotation version set to {name_of(version)}" if name_of(version) else "annotation version removed"
+        )
     return told
 
 

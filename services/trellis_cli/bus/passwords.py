@@ -23,7 +23,7 @@ from trellis.services import SERVICES
 from trellis_cli.common.errors import CommandError, exit_on_error
 from trellis_cli.common.gather import connected
 from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption, print_json, print_text
+from trellis_cli.common.output import DocumentOption, Format, print_document, print_text
 from trellis_cli.common.settings import ClientSettings, client_settings
 
 SERVER: Final = "trellis-nats-server"
@@ -38,19 +38,20 @@ CLIENTS: Final = (*SERVICES, CLI)
 
 
 def passwords(
-    kubeconfig: KubeconfigOption = None, context: ContextOption = None, output: OutputOption = Format.TABLE
+    kubeconfig: KubeconfigOption = None, context: ContextOption = None, output: DocumentOption = Format.TABLE
 ) -> None:
-    """Make the Secrets with the passwords of the bus that are missing, where Trellis is; those that are there stay.
+    """Create the missing Secrets with passwords of the bus in the namespace of Trellis.
 
-    For an installation by `deploy/base`; the Helm chart makes the same itself. JSON: `{"made": ["…"]}`.
+    For installations by `deploy/base`; the Helm chart creates the same Secrets. Existing Secrets are kept. JSON:
+    `{"made": ["…"]}`.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         made = asyncio.run(_run(settings))
-        if output is Format.JSON:
-            print_json({"made": made})
+        if output.structured:
+            print_document(output, {"made": made})
         else:
-            print_text(f"made: {', '.join(made)}" if made else "nothing to make: all are there")
+            print_text(f"created: {', '.join(made)}" if made else "all Secrets exist")
 
 
 def client_secret(user: str) -> str:
@@ -93,7 +94,7 @@ async def make_missing(kube: Kube, namespace: str, users: Sequence[str] = CLIENT
     """Make the Secrets that are not there, and tell the server of users that it does not know; return their names.
 
     Raises:
-        CommandError: the server's Secret has no seed, so that nobody knows what its passwords are made of.
+        CommandError: the server's Secret has no seed, so the source of its passwords is unknown.
         KubeError: something was refused or not answered.
     """
     made = []

@@ -1,4 +1,4 @@
-"""What ``trellis check`` makes of pods and of what they answer.
+"""The rows of ``trellis check``.
 
 Pure. In: raw pods, answers of ``/readyz``, what the bus holds. Out: rows. Called by ``check``.
 Invariant: a service that was asked for and has no pod is a problem, and so is a pod that does not say that it is ready.
@@ -31,7 +31,7 @@ class PodView:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a pod said: ``problem`` "" if it is ready."""
+    """The answer of a pod: ``problem`` "" if it is ready."""
 
     pod: PodView
     problem: str
@@ -57,7 +57,7 @@ def parts_of(wanted: Sequence[str], answers: Sequence[Answer]) -> list[Part]:
     """Return a row a component: those that were asked for, else those that have pods."""
     components = wanted or sorted({one.pod.component for one in answers})
     if not components:
-        return [Part("services", "none", "no pod of a service is there: is TRELLIS_NAMESPACE right?")]
+        return [Part("services", "none", "no service has a pod: check TRELLIS_NAMESPACE")]
     return [_part(name, [one for one in answers if one.pod.component == name]) for name in components]
 
 
@@ -70,14 +70,14 @@ def reasons_of(body: Any, status: int) -> str:  # noqa: ANN401 - JSON from outsi
             found.append(f"{name}: {'; '.join(map(str, said['reasons']))}")
     if found:
         return "; ".join(found)
-    return "" if status == 200 else f"/readyz answers {status}"
+    return "" if status == 200 else f"/readyz returns {status}"
 
 
 def _part(component: str, answers: Sequence[Answer]) -> Part:
     sick = [one for one in answers if one.problem]
     problem = "; ".join(f"pod {one.pod.name}: {one.problem}" for one in sick)
     if not answers:
-        problem = "it has no pod: see its Deployment"
+        problem = "no pod: see its Deployment"
     facts = {"name": component, "pods": len(answers), "ready": len(answers) - len(sick)}
     return Part(component, f"{facts['ready']} of {len(answers)} pods ready", problem, facts)
 
@@ -91,7 +91,7 @@ def _health_port(pod: Manifest) -> int | None:
 
 
 def _why(status: Mapping[str, Any]) -> str:
-    """Return why a pod's process does not run, as its node says it, "" if nothing is said."""
+    """Return why a pod's process does not run, as its status has it, "" if unknown."""
     for container in status.get("containerStatuses") or ():
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("reason"):

@@ -1,7 +1,7 @@
-"""What the breaker commands show: a row for each service and kind.
+"""The rows of the circuit-breaker commands: one for each service and kind.
 
-Pure. In: records as read, the time. Out: rows with their JSON and their text for people. Called by ``breaker`` and
-``status``. Invariant: every known breaker has a row; one whose record makes no sense is never shown as closed.
+Pure. In: records as read, the time. Out: rows with their JSON and their text. Called by ``command`` and
+``status``. Invariant: every known breaker has a row; one with an unreadable record is never shown as closed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LIMITS: Final = Limits()
 
 
 class Position(StrEnum):
-    """Whether destructions of a kind are held."""
+    """Whether deletions of a kind are paused."""
 
     CLOSED = "Closed"
     OPEN = "Open"
@@ -36,7 +36,7 @@ class BreakerRow:
 
     @property
     def held(self) -> int:
-        """Number of objects whose destruction waits."""
+        """Number of paused deletions."""
         return len(self.opening.held) if self.opening else 0
 
     @property
@@ -56,18 +56,18 @@ class BreakerRow:
         return "Held" if self.closing.permitted else ""
 
     def advice(self) -> str:
-        """Return what to do about one that is not closed."""
+        """Return the resolution for one that is not closed."""
         close = f"trellis circuit-breaker close {self.service} {self.kind}"
         if self.position is Position.UNREADABLE:
-            return f"whoever leads {self.service} writes the record anew and holds for 10 min; at once: {close}"
+            return f"the leader of {self.service} rewrites the record, deletions pause 10 min. To permit them: {close}"
         until = moment(self.opening.until if self.opening else 0)
         if not self.held:
-            return f"no {self.kind} are held any more. Until {until} those that are to go are held. At once: {close}"
+            return f"no deletion of {self.kind} is paused; new ones are until {until}. To permit them: {close}"
         names = self.opening.examples if self.opening else ()
         some = ", ".join(names[:3]) + (", …" if self.held > len(names[:3]) else "")
         return (
-            f"{self.held} {self.kind} are held ({some}). If they are meant to go: {close}. If not, undo what caused "
-            f"it, nothing was done to them. Left alone, at {until} as many again may go as before it opened"
+            f"{self.held} deletions of {self.kind} are paused ({some}). If they are intended: {close}. If not, revert "
+            f"their cause; no object was deleted. At {until} as many deletions as the limit permits are done"
         )
 
     def document(self) -> dict[str, Any]:

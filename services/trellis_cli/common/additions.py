@@ -7,7 +7,6 @@ Source: the specification of entry points (packaging.python.org).
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import Any, Final
 
 COMMANDS: Final = "trellis.commands"
@@ -19,6 +18,8 @@ HOW: Final = "pip install trellis-wasm-dev"
 
 def addition(group: str, name: str) -> Any | None:  # noqa: ANN401 - what it is the group says
     """Return what is installed under a name, None if nothing is."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - takes longer than all of help
+
     for found in entry_points(group=group, name=name):
         return found.load()
     return None

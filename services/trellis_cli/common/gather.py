@@ -24,7 +24,7 @@ from trellis.read_model.reading.cluster import Reading
 from trellis.read_model.tables.nodes import NodeRow, rows_of
 from trellis.telemetry import setup, setup_logging
 from trellis.telemetry.health import Health
-from trellis_cli.common.errors import explain
+from trellis_cli.common.errors import describe_error
 from trellis_cli.common.settings import ClientSettings
 
 COMMAND_LINE = "command_line"
@@ -82,7 +82,7 @@ async def read_rollout(kube: Kube, settings: ClientSettings) -> Rollout:
     Jobs, Shims or a ledger that this account may not read leave a note; a ledger that is not there yet is an empty one.
 
     Raises:
-        KubeError: the nodes cannot be read, or the server went away.
+        KubeError: the nodes cannot be read, or the server is unreachable.
     """
     nodes = await kube.list(NODES)
     notes = []
@@ -92,14 +92,14 @@ async def read_rollout(kube: Kube, settings: ClientSettings) -> Rollout:
         for manifest in found.items:
             jobs.change(None, view_job(manifest))
     except Forbidden as error:
-        notes.append(f"nodes in work may show as waiting: {explain(error)}")
+        notes.append(f"nodes in progress may be shown as waiting: {describe_error(error)}")
     ledger = Ledger({})
     try:
         ledger = read_ledger(await kube.get(CONFIGMAPS, names.LEDGER, settings.namespace))
     except NotFound:
         pass  # no rollout has begun
     except Forbidden as error:
-        notes.append(f"whether the rollout is halted is not known: {explain(error)}")
+        notes.append(f"halts of the rollout unknown: {describe_error(error)}")
     reading = Reading(kube, settings.namespace)
     shims = await reading.list(SHIMS)
     notes += [line.text for line in reading.notes]

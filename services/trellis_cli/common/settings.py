@@ -1,4 +1,4 @@
-"""What the command line's own tools can be told; the only place where they read the environment."""
+"""Settings of the commands; the only place where they read the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times as people give them to commands: ``10m`` ago, or an RFC 3339 timestamp.
+"""Times in options of commands: ``10m`` ago, or an RFC 3339 timestamp.
 
 Pure. In: the text of an option and the time it is. Out: moments with a time zone. Called by commands that look back.
 Invariant: a wrong text is a SettingsError that names the option and says what it needs.
@@ -15,7 +15,7 @@ from trellis.config.settings import SettingsError
 
 _OLDEST_SECONDS: Final = 10 * 365 * 86_400.0
 _TIMESTAMP: Final = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})")
-_NEEDS: Final = "needs how long ago, such as 30s, 10m, 2h, or a time such as 2026-01-31T08:00:00Z"
+_NEEDS: Final = "needs a duration such as 30s, 10m, 2h, or a time such as 2026-01-31T08:00:00Z"
 
 
 def span(since: str | None, until: str | None, now: datetime) -> tuple[datetime | None, datetime | None]:
@@ -27,9 +27,9 @@ def span(since: str | None, until: str | None, now: datetime) -> tuple[datetime 
     """
     first, last = _moment("--since", since, now), _moment("--until", until, now)
     if first is not None and first > now:
-        raise SettingsError(f"--since: has {since!r}, needs a time that is past")
+        raise SettingsError(f"--since: has {since!r}, needs a time in the past")
     if first is not None and last is not None and first > last:
-        raise SettingsError(f"--until: has {until!r}, which is before --since {since!r}: nothing lies between them")
+        raise SettingsError(f"--until: has {until!r}, which is before --since {since!r}")
     return first, last
 
 

@@ -1,4 +1,4 @@
-"""Carries a migration out as the person at the terminal wants it: shows the plan, asks, writes, plans anew.
+"""Carries out a migration: shows the plan, asks for confirmation, writes, plans again.
 
 In: how to read a plan. Out: a table or JSON, then, once agreed to, the writes of its steps. Called by the commands of
 ``trellis migrate``.
@@ -21,9 +21,10 @@ from trellis.kube.errors import AlreadyExists, Conflict, NotFound
 from trellis.kube.resources import DEPLOYMENTS, JOBS, NODES, SHIMS, Manifest, Resource
 from trellis.provisioning.other_controllers import Peer
 from trellis.read_model.reading.served import NotServedError, list_served
-from trellis_cli.common.errors import CommandError, say
+from trellis_cli.common.errors import CommandError
 from trellis_cli.common.gather import connected
-from trellis_cli.common.output import Format, console, print_json
+from trellis_cli.common.messages import print_note
+from trellis_cli.common.output import Format, print_document, print_result
 from trellis_cli.common.settings import ClientSettings
 from trellis_cli.migrate.model.plan import DeleteJob, Doing, PatchDeployment, PatchNode, PatchShim, Step
 from trellis_cli.migrate.model.writes import CreateObject, DeleteObject, PatchObject
@@ -31,21 +32,20 @@ from trellis_cli.migrate.views import table_of
 
 FIELD_MANAGER: Final = "trellis.dev/migrate"
 _ROUNDS: Final = 10
-"""Kubelets write to their Nodes all the time: what changed meanwhile is planned anew, so often in a row."""
+"""Kubelets write to their Nodes all the time: objects that changed meanwhile are planned again, this many times in a
+row."""
 
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="only show what would be done")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="do not ask")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="only print the plan")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="do not ask for confirmation")]
 TakeOverOption = Annotated[
     bool,
-    typer.Option(
-        "--take-over", help="although the operator still runs or seems to write; Trellis then works beside it"
-    ),
+    typer.Option("--take-over", help="also if the operator still runs; Trellis then runs beside it"),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How the person at the terminal wants it."""
+    """The options."""
 
     dry_run: bool
     yes: bool
@@ -75,48 +75,50 @@ async def migrate(peer: Peer, settings: ClientSettings, how: How, find: Find) ->
     """Show what is to be done, ask, and do it.
 
     Raises:
-        CommandError: the operator still writes, nobody can be asked, the answer is no, or objects changed all the time.
-        KubeError: something cannot be read or written, or the server went away.
+        CommandError: the operator still writes, there is no terminal, the answer is no, or objects changed
+            continuously.
+        KubeError: something cannot be read or written, or the server is unreachable.
     """
     async with connected(settings) as kube:
         found = await find(kube)
-        if how.output is Format.TABLE:
+        if not how.output.structured:
             _show(peer, found)
         done = 0
         if found.writes and not how.dry_run:
             _agree(peer, found, how)
             agreed = {step.key for step in found.writes}
             done = await _carry_out(kube, find, agreed)
-        if how.output is Format.JSON:
+        if how.output.structured:
             steps = [step.document() for step in found.steps]
-            print_json(
-                {"peer": peer.value, "writing": found.writing, "notes": found.notes, "steps": steps, "done": done}
+            print_document(
+                how.output,
+                {"peer": peer.value, "writing": found.writing, "notes": found.notes, "steps": steps, "done": done},
             )
         elif done:
-            console().print(Text(f"{done} done"))
+            print_result(Text(f"{done} done"))
 
 
 def _agree(peer: Peer, found: Found, how: How) -> None:
-    """Ask, unless that was answered beforehand.
+    """Ask for confirmation, unless --yes is given.
 
     Raises:
-        CommandError: the operator still writes, nobody can be asked, or the answer is no.
+        CommandError: the operator still writes, there is no terminal, or the answer is no.
     """
     if found.writing and not how.force:
         raise CommandError(
-            f"{peer.value} still writes, so nothing was done: {'; '.join(found.writing)}. "
-            "Give --take-over to do it all the same"
+            f"{peer.value} is still active, so nothing was changed: {'; '.join(found.writing)}. "
+            "Use --take-over to continue"
         )
     if how.yes:
         return
-    if how.output is Format.JSON or not sys.stdin.isatty():
-        raise CommandError("nothing was done: give --yes, or --dry-run, where nobody can be asked")
+    if how.output.structured or not sys.stdin.isatty():
+        raise CommandError("nothing was changed: use --yes or --dry-run without a terminal")
     if not typer.confirm(f"Do these {len(found.writes)} steps?", err=True):
-        raise CommandError("nothing was done")
+        raise CommandError("nothing was changed")
 
 
 async def _carry_out(kube: Kube, find: Find, agreed: set[tuple[str, Doing]]) -> int:
-    """Do what was agreed to, planning anew what changed meanwhile; returns how many steps were done.
+    """Do what was agreed to, planning again what changed meanwhile; returns how many steps were done.
 
     Raises:
         CommandError: objects changed faster than they could be written, or a kind is not served any more.
@@ -127,7 +129,7 @@ async def _carry_out(kube: Kube, find: Find, agreed: set[tuple[str, Doing]]) -> 
         try:
             todo = [step for step in (await find(kube)).writes if step.key in agreed]
         except NotServedError as error:
-            raise CommandError(f"{done} done; then {error}: run this again") from None
+            raise CommandError(f"{done} done; then {error}: run the command again") from None
         changed: set[str] = set()
         before = done
         for step in todo:
@@ -145,7 +147,9 @@ async def _carry_out(kube: Kube, find: Find, agreed: set[tuple[str, Doing]]) -> 
             return done
         idle = idle + 1 if done == before else 0
         if idle >= _ROUNDS:
-            raise CommandError(f"{done} done, but {', '.join(sorted(changed))} changed all the time: run this again")
+            raise CommandError(
+                f"{done} done, but {', '.join(sorted(changed))} changed continuously: run the command again"
+            )
 
 
 async def _write(kube: Kube, step: Step) -> None:
@@ -169,12 +173,12 @@ async def _write(kube: Kube, step: Step) -> None:
 
 
 def _show(peer: Peer, found: Found) -> None:
-    for note in (*found.notes, *(f"{peer.value} still writes: {sign}" for sign in found.writing)):
-        say(f"note: {note}")
+    for note in (*found.notes, *(f"{peer.value} is still active: {sign}" for sign in found.writing)):
+        print_note(f"{note}")
     if found.steps:
-        console().print(table_of(found.steps))
+        print_result(table_of(found.steps))
     if not found.writes:
-        console().print(Text(f"nothing to do: nothing of {peer.value} waits for this command"))
+        print_result(Text(f"nothing to migrate from {peer.value}"))
 
 
 async def list_all(kube: Kube, res: Resource, label_selector: str | None = None) -> list[Manifest]:
@@ -182,7 +186,7 @@ async def list_all(kube: Kube, res: Resource, label_selector: str | None = None)
 
     Raises:
         NotServedError: it may have objects and cannot be listed, so nothing can be planned.
-        KubeError: something cannot be read, or the server went away.
+        KubeError: something cannot be read, or the server is unreachable.
     """
     found = await list_served(kube, res, labels=label_selector)
     return [{**item, "kind": res.kind} for item in found or ()]

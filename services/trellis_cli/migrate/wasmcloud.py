@@ -44,7 +44,7 @@ from trellis.read_model.reading.leaders import read_leadership
 from trellis.read_model.reading.served import NotServedError
 from trellis_cli.common.errors import exit_on_error
 from trellis_cli.common.options import ContextOption, KubeconfigOption
-from trellis_cli.common.output import Format, OutputOption
+from trellis_cli.common.output import DocumentOption, Format
 from trellis_cli.common.settings import ClientSettings, client_settings
 from trellis_cli.migrate.model.plan import still_writing, take_over_controllers
 from trellis_cli.migrate.model.wasmcloud import (
@@ -80,18 +80,17 @@ def wasmcloud_operator(
     take_over: TakeOverOption = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Format.TABLE,
+    output: DocumentOption = Format.TABLE,
 ) -> None:
-    """Hand over from wasmcloud-operator: groups of hosts, Services of applications, the API it registered.
+    """Take over the host groups and Services of wasmcloud-operator, and remove its aggregated API.
 
-    The operator has to be scaled to 0 or gone before, or --take-over be given. The kind Application is defined and its
-    aggregated API deleted, in this order, because without the operator that keeps every namespace from being deleted;
-    applications are in wadm and stay as they are; groups and Services that are being deleted are
-    let go; groups that live are taken over by host_manager, and this shows what it will do to each. What stays of the
-    operator itself is told with the command that removes it.
+    Scale the operator to 0 or remove it first, or use --take-over. The CRD of Applications is applied and the
+    aggregated API deleted, in this order, because without the operator that API blocks the deletion of every namespace.
+    Applications stay in wadm. Finalizers of deleted host groups and Services are removed; host_manager takes over the
+    others, and the plan lists the effect on each. The commands that remove the rest of the operator are printed.
 
     JSON: `{"peer", "writing": ["…"], "notes": ["…"], "steps": [{"object", "what", "do", "why"}], "done": 3}`; `do` is
-    define, take over, delete, let go, keep or leave.
+    define, take over, delete, remove finalizer, keep or leave.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
@@ -103,7 +102,7 @@ async def _find(kube: Kube, settings: ClientSettings, how: How) -> Found:
     """Read the cluster and plan.
 
     Raises:
-        KubeError: something cannot be read, or the server went away.
+        KubeError: something cannot be read, or the server is unreachable.
     """
     former = await _read(kube)
     taking = take_over_controllers(_PEER, former.deployments) if how.force else []
@@ -155,7 +154,7 @@ async def _applications(kube: Kube) -> list[Manifest]:
 
     Raises:
         NotServedError: the CRD is there and not served.
-        KubeError: they cannot be read, or the server went away.
+        KubeError: they cannot be read, or the server is unreachable.
     """
     try:
         return await list_all(kube, APPLICATIONS)
@@ -169,7 +168,7 @@ async def read_groups(kube: Kube, manifests: Sequence[Manifest]) -> tuple[Former
     """Read what belongs to each group, and what it names; in the order of the groups.
 
     Raises:
-        KubeError: something cannot be read, or the server went away.
+        KubeError: something cannot be read, or the server is unreachable.
     """
     calls = asyncio.Semaphore(_CALLS_AT_ONCE)
     return tuple(await asyncio.gather(*(_group(kube, calls, one) for one in manifests)))

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trellis.read_model.tables.rollout import NodeStage, Phase, ShimNode, Standing, World, document
-from trellis_cli.common.output import Format, console, one_line, print_json, print_text
+from trellis_cli.common.output import Format, console, make_table, one_line, print_document, print_text
 
 _STYLES: Final = {
     NodeStage.UPDATED: "green",
@@ -29,7 +29,7 @@ _STYLES: Final = {
     NodeStage.LEAVING: "dim",
 }
 _WORDS: Final = {
-    NodeStage.IN_WORK: "in work",
+    NodeStage.IN_WORK: "in progress",
     NodeStage.FAILED: "failed",
     NodeStage.HELD: "held",
     NodeStage.WAITING: "waiting",
@@ -65,9 +65,7 @@ def page(standing: Standing) -> Group:
 
 
 def _table(nodes: tuple[ShimNode, ...]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("NODE", "STAGE", "ATTEMPT", "MESSAGE"):
-        table.add_column(heading, no_wrap=heading not in {"NODE", "MESSAGE"}, overflow="fold")
+    table = make_table("NODE", "STAGE", "ATTEMPT", "MESSAGE", fold={"NODE", "MESSAGE"})
     for node in nodes:
         table.add_row(
             Text(node.name),
@@ -92,8 +90,8 @@ class Lines:
             return
         known = self._last.nodes if self._last else ()
         self._last = standing
-        if self._output is Format.JSON:
-            print_json(document(standing, world), lines=True)
+        if self._output.structured:
+            print_document(self._output, document(standing, world), lines=True)
             return
         at = f"{time.monotonic() - self._began:6.1f} s  "
         for node in standing.nodes:
@@ -125,7 +123,7 @@ class OnTerminal:
 def display(output: Format) -> Iterator[Display]:
     """Return the display that fits standard output; on a terminal the last standing stays as a page."""
     out = console()
-    if output is Format.JSON or not out.is_terminal:
+    if output.structured or not out.is_terminal:
         yield Lines(output)
         return
     moving = OnTerminal(out)

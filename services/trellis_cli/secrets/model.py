@@ -1,7 +1,7 @@
-"""Which rule lets each secret of an application through, or stops it, as far as manifests tell.
+"""The rules for each secret of an application, as far as manifests decide them.
 
-Pure. In: an Application, groups of hosts, SecretGrants, a token that was read. Out: rows of steps; what is to be asked
-of the API server. Called by ``secrets_check``. Invariant: no value of a Secret comes in here, so none goes out.
+Pure. In: an Application, host groups, SecretGrants, a token that was read. Out: rows of steps; the reviews to request
+from the API server. Called by ``secrets_check``. Invariant: no value of a Secret comes in here, so none goes out.
 Source: wadm 0.21: it takes ``backend`` out of a policy's properties for the subject, and hands the rest to the host.
 """
 
@@ -27,7 +27,7 @@ Manifest = Mapping[str, Any]
 POLICY_TYPE: Final = "policy.secret.wasmcloud.dev/v1alpha1"
 _SENT_TYPE: Final = "properties.secret.wasmcloud.dev/v1alpha1"
 DEFINITION: Final = "CRD of SecretGrants"
-READING: Final = "right to read"
+READING: Final = "permission to read"
 _REFUSES: Final = "secrets_backend refuses every request with UpstreamError"
 _ANYBODY: Final = Token("", "", None)
 
@@ -105,17 +105,17 @@ def judge_definition(found: Manifest | None, age: float, closed: float) -> Step:
     ``age``: its seconds by this machine's clock. ``closed``: for so long a new one keeps namespaces closed.
     """
     if found is None:
-        return Step(DEFINITION, False, f"it does not exist: {_REFUSES}; `trellis crds apply {SECRET_GRANTS.plural}`")
+        return Step(DEFINITION, False, f"not found: {_REFUSES}; `trellis crds apply {SECRET_GRANTS.plural}`")
     if found["metadata"].get("deletionTimestamp"):
-        return Step(DEFINITION, False, f"it is being deleted: {_REFUSES}, until it is created again")
+        return Step(DEFINITION, False, f"is being deleted: {_REFUSES} until it is re-created")
     if (left := closed - age) > 0:
         return Step(
             DEFINITION,
             None,
-            "it was created a short time ago: if SecretGrants went with a former one, their namespaces are refused with"
-            f" UpstreamError for {min(left, closed):.0f} s, or until they are created again",
+            "created a short time ago: if SecretGrants were deleted with a previous CRD, requests for their namespaces "
+            f"get UpstreamError for {min(left, closed):.0f} s, or until the grants are re-created",
         )
-    return Step(DEFINITION, True, "it stands")
+    return Step(DEFINITION, True, "established")
 
 
 def uses_of(app: Manifest) -> list[Use]:
@@ -152,9 +152,7 @@ def judge(app: Manifest, use: Use, around: Around) -> Row:
     row = Row(use)
     found = [one for one in (app.get("spec") or {}).get("policies") or () if one.get("name") == use.policy]
     if not found:
-        return row.and_then(
-            Step("policy", False, f"the manifest has no policy {use.policy!r}: add it to spec.policies")
-        )
+        return row.and_then(Step("policy", False, f"policy {use.policy!r} not found in spec.policies"))
     policy = _policy(found[0], around.backend)
     if isinstance(policy, Step):
         return row.and_then(policy)
@@ -172,7 +170,7 @@ def _policy(policy: Manifest, backend: str) -> Policy | Step:
     if asked is None:
         return Step("policy", False, f"policy {name} names no backend: add backend: {backend} to its properties")
     if asked != backend:
-        return Step("policy", None, f"policy {name} asks the backend {asked!r}, and not ours, {backend!r}")
+        return Step("policy", None, f"policy {name} uses backend {asked!r}, not {backend!r}")
     try:
         return read_policy(orjson.dumps({"type": _SENT_TYPE, "properties": properties}).decode())
     except Refusal as refusal:
@@ -181,9 +179,7 @@ def _policy(policy: Manifest, backend: str) -> Policy | Step:
 
 def _wanted(use: Use, policy: Policy) -> Step:
     if not use.secret or not use.entry:
-        return Step(
-            "policy", False, "a secret needs both: key, the name of the Secret, and field, the entry in its data"
-        )
+        return Step("policy", False, "a secret needs key, the name of the Secret, and field, the entry in its data")
     account = policy.impersonate or "(none named)"
     return Step("policy", True, f"entry {use.entry} of Secret {policy.namespace}/{use.secret}, impersonate {account}")
 
@@ -192,7 +188,7 @@ def _granted(row: Row, policy: Policy, around: Around) -> Row:
     token, link, note = around.token, around.link, ""
     if token is None:
         token, link, limited = _ANYBODY, *_whoever_signed(link, policy.namespace)
-        note = "; whether its issuer may ask is not known: give --entity-jwt" if limited else ""
+        note = "; issuer unknown: use --entity-jwt" if limited else ""
     try:
         identity = identify(policy, token, link, around.users)
     except Refusal as refusal:

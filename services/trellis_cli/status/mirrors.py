@@ -15,14 +15,14 @@ from trellis.lattice.domain.service_views import ServiceView, SliceView
 from trellis.read_model.explain.service import REFUSED, Warned
 
 _TOLD: Final = re.compile(r"application (?P<name>\S+) of lattice \S+: (?P<why>.*)", re.DOTALL)
-"""What service_reflector says of an application, in Events on a group of hosts."""
+"""Messages of service_reflector about an application, in Events on a host group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mirrors:
     """``services``: how many; ``without_endpoints``: those that lead to no ready host.
 
-    ``leader``: "" for nobody, None if this account may not know; ``unreached``: applications that get no Service, by
+    ``leader``: "" for none, None if this account may not know; ``unreached``: applications that get no Service, by
     ``namespace/name``, and why.
     """
 

@@ -27,9 +27,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Led:
-    """The service that sees to what a row counts. ``leader``: "" if nobody, None if that may not be known.
+    """The service that manages the objects of a row. ``leader``: "" if there is none, None if unknown.
 
-    ``otherwise``: what is if nobody leads it.
+    ``otherwise``: the effect of a missing leader.
     """
 
     service: str
@@ -39,7 +39,7 @@ class Led:
 
 @dataclass(frozen=True, slots=True)
 class Unwell:
-    """Those of what a row counts that are not well: ``what`` they are, of which ``kind`` for ``trellis explain``.
+    """The unhealthy objects of a row: ``what`` they are, and their ``kind`` for ``trellis explain``.
 
     ``causes``: by ``namespace/name``, "" where the page alone tells it.
     """
@@ -66,17 +66,19 @@ def named(unwell: Unwell) -> str:
 
 
 def led_part(name: str, text: str, led: Led, unwell: Unwell, facts: dict[str, Any]) -> Part:
-    """Return the row of what a led service sees to: a problem are those not well, and that nobody leads it.
+    """Return the row of what a led service sees to: unhealthy objects are problems, and so is a missing leader.
 
     ``text`` is "" where there is nothing that it would have to see to; ``facts`` get its ``holder`` and the ``causes``.
     """
     problems = []
     if text and led.leader == "":
-        problems.append(f"nobody leads {led.service}, so {led.otherwise}: start it with `trellis run {led.service}`")
+        problems.append(
+            f"no replica leads {led.service}, so {led.otherwise}: start it with `trellis run {led.service}`"
+        )
     if unwell.causes:
         problems.append(named(unwell))
     by = f"; {led.service} led by {led.leader}" if led.leader else ""
-    by = f"; who leads {led.service} is not known: this account may not read its Lease" if led.leader is None else by
+    by = f"; leader of {led.service} unknown: this account may not read its Lease" if led.leader is None else by
     facts = facts | {"holder": led.leader or None, "causes": dict(sorted(unwell.causes.items()))}
     return Part(name, (text or "none") + by, "; ".join(problems), facts)
 

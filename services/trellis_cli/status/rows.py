@@ -42,7 +42,7 @@ def service_part(name: str, lead: Leadership | None, namespace: str) -> Part:
     """Return the row of a service of the installation in ``namespace``; ``lead`` None means that it never led."""
     if lead is None or not lead.holder:
         never = f"never ran in namespace {namespace} (TRELLIS_NAMESPACE)" if lead is None else "was stopped"
-        problem = f"nobody leads, it {never}: start it with `trellis run {name}`"
+        problem = f"no replica leads, it {never}: start it with `trellis run {name}`"
         return replace(unknown_service(name, problem), text="no leader")
     age = round(lead.age, 1) if lead.age is not None else None
     facts = {"name": name, "holder": lead.holder, "renewed_seconds_ago": age}
@@ -76,7 +76,7 @@ def claim_part(claim: NodesClaim | None, namespace: str) -> Part:
 
 def unknown_service(name: str, problem: str) -> Part:
     """Return the row of a service of which it is not known who leads it."""
-    return Part(name, "not known", problem, {"name": name, "holder": None, "renewed_seconds_ago": None})
+    return Part(name, "unknown", problem, {"name": name, "holder": None, "renewed_seconds_ago": None})
 
 
 def rollout_part(rollout: Rollout, held: Mapping[str, str] | None = None) -> Part:
@@ -89,22 +89,22 @@ def rollout_part(rollout: Rollout, held: Mapping[str, str] | None = None) -> Par
     stuck = _stuck(rollout.rows, held or {})
     problems = list(rollout.notes)
     if halted:
-        problems.append(f"the rollout of {', '.join(halted)} is halted, too many nodes fail{_first('node', failed)}")
+        problems.append(f"rollout of {', '.join(halted)} halted, too many nodes fail{_first('node', failed)}")
     elif failed:
-        problems.append(f"{len(failed)} failed, each is tried again{_first('node', failed)}")
+        problems.append(f"{len(failed)} failed, retried{_first('node', failed)}")
     if stuck:
-        problems.append(f"{len(stuck)} cannot go on{_first('node', stuck)}")
+        problems.append(f"{len(stuck)} blocked{_first('node', stuck)}")
     if counts[NodeState.INVALID_ANNOTATION]:
         problems.append(f"{counts[NodeState.INVALID_ANNOTATION]} with an invalid annotation: see `trellis nodes`")
     causes = {
         str(one["metadata"]["name"]): cause for one in rollout.shims if (cause := _shim_cause(one, told=bool(stuck)))
     }
     if causes:
-        problems.append(named(Unwell("Shims held", "shim", causes)))
+        problems.append(named(Unwell("Shims blocked", "shim", causes)))
     in_work = len(rollout.ledger.entries)
-    text = f"{in_work} in work{', halted' if halted else ''}; {summary(rollout.rows)}"
+    text = f"{in_work} in progress{', halted' if halted else ''}; {summary(rollout.rows)}"
     facts = {
-        "in_work": in_work,
+        "in_progress": in_work,
         "halted": halted,
         "counts": {state.value: count for state, count in counts.items()},
         "causes": failed | stuck,
@@ -114,7 +114,7 @@ def rollout_part(rollout: Rollout, held: Mapping[str, str] | None = None) -> Par
 
 
 def _shim_cause(shim: Manifest, *, told: bool) -> str:
-    """Return what is wrong with a Shim, "" if nothing is. ``told``: the nodes name what is refused on nodes."""
+    """Return the problem of a Shim, "" if there is none. ``told``: the nodes name what is refused on nodes."""
     cause = shim_cause(shim)
     reason = condition(shim.get("status") or {}, "Degraded").get("reason")
     return "" if cause is None or (told and reason in _OF_NODES) else cause.text
@@ -149,27 +149,27 @@ def breakers_part(rows: list[BreakerRow]) -> Part:
     """Return the row of the breakers; one that holds destructions is a problem, and one that cannot be read."""
     shown = [row for row in rows if row.position is not Position.CLOSED]
     problems = [
-        f"{row.service} holds {row.held} {row.kind}: see `trellis circuit-breaker status`"
+        f"{row.held} deletions of {row.kind} by {row.service} paused: see `trellis circuit-breaker status`"
         for row in shown
         if row.held or row.position is Position.UNREADABLE
     ]
     text = f"{len(shown)} of {len(rows)} open" if shown else "closed"
-    return Part("breakers", text, "; ".join(problems), {"open": [row.document() for row in shown]})
+    return Part("circuit-breakers", text, "; ".join(problems), {"open": [row.document() for row in shown]})
 
 
 def mirrors_part(found: Mirrors) -> Part:
-    """Return the row of applications' Services; one that leads nowhere is a problem, as is one that nobody follows.
+    """Return the row of applications' Services; one without endpoints is a problem, and so is a missing leader.
 
     So is an application that gets none because of what it says.
     """
     without = found.without_endpoints
     text = f"{found.services} Services, {len(without)} without endpoints" if found.services else ""
     if found.unreached:
-        text = f"{text or 'no Service'}, {len(found.unreached)} applications cannot be reached"
-    led = Led(REFLECTOR, found.leader, "endpoints do not follow")
+        text = f"{text or 'no Services'}, {len(found.unreached)} applications without Service"
+    led = Led(REFLECTOR, found.leader, "endpoints are not updated")
     facts = {"services": found.services, "without_endpoints": without, "unreached": sorted(found.unreached)}
     causes = dict.fromkeys(without, "") | dict(found.unreached)
-    return led_part("mirrors", text, led, Unwell("no endpoint", "service", causes), facts)
+    return led_part("reflected-services", text, led, Unwell("no endpoint", "service", causes), facts)
 
 
 def hosts_part(groups: Sequence[Manifest], leader: str | None) -> Part:
@@ -181,10 +181,10 @@ def hosts_part(groups: Sequence[Manifest], leader: str | None) -> Part:
             causes[f"{group['metadata']['namespace']}/{group['metadata']['name']}"] = cause.text
     statuses = [group.get("status") or {} for group in groups]
     ready, wanted = (sum(one.get(name) or 0 for one in statuses) for name in ("readyReplicas", "desiredReplicas"))
-    text = f"{len(groups)} groups, {ready} of {wanted} hosts ready" if groups else ""
-    led = Led(HOST_MANAGER, leader, "what they ask for is not carried out")
-    facts: dict[str, Any] = {"groups": len(groups), "hosts_ready": ready, "hosts": wanted, "not_well": sorted(causes)}
-    return led_part(HOSTS, text, led, Unwell("not well", "hostgroup", causes), facts)
+    text = f"{len(groups)} host groups, {ready} of {wanted} hosts ready" if groups else ""
+    led = Led(HOST_MANAGER, leader, "host groups are not reconciled")
+    facts: dict[str, Any] = {"groups": len(groups), "hosts_ready": ready, "hosts": wanted, "unhealthy": sorted(causes)}
+    return led_part(HOSTS, text, led, Unwell("unhealthy", "hostgroup", causes), facts)
 
 
 def secrets_part(grants: Sequence[Manifest], groups: Sequence[Manifest] | None, pods: Sequence[Manifest]) -> Part:
@@ -202,10 +202,10 @@ def secrets_part(grants: Sequence[Manifest], groups: Sequence[Manifest] | None, 
     if pods and not ready:
         place = pods[0]["metadata"]["namespace"]
         see = f"kubectl get pods -n {place} -l app.kubernetes.io/component={BACKEND}"
-        problems.append(f"no pod of {BACKEND} is ready, so no component is given a Secret: see `{see}`")
+        problems.append(f"no pod of {BACKEND} is ready, components get no Secrets: see `{see}`")
     if causes:
-        problems.append(named(Unwell("without effect", "secretgrant", causes)))
-    runs = f"{ready} of {len(pods)} pods of {BACKEND} ready" if pods else f"{BACKEND} has no pods of its own"
+        problems.append(named(Unwell("not in effect", "secretgrant", causes)))
+    runs = f"{ready} of {len(pods)} pods of {BACKEND} ready" if pods else f"{BACKEND} has no separate pods"
     facts = {"grants": len(grants), "without_effect": sorted(causes), "causes": causes}
     text = f"{len(grants)} grants; {runs}"
     return Part(SECRETS, text, "; ".join(problems), facts | {"pods": len(pods), "pods_ready": ready})
@@ -218,12 +218,10 @@ def bus_part(streams: list[StreamCount]) -> Part:
     dead = (letters.messages if letters else 0) or 0
     problems = []
     if missing:
-        problems.append(f"no stream {', '.join(missing)}: a running service makes it within seconds")
+        problems.append(f"missing streams: {', '.join(missing)}; a running service creates them within seconds")
     if dead:
-        see = f", `trellis explain deadletter/{letters.first}` of the oldest" if letters and letters.first else ""
-        problems.append(
-            f"{dead} dead letters in {STREAM_DEAD}: `trellis dead-letters list` says why they were given up on{see}"
-        )
+        see = f", of the oldest `trellis explain deadletter/{letters.first}`" if letters and letters.first else ""
+        problems.append(f"{dead} dead letters in {STREAM_DEAD}: see `trellis dead-letters list`{see}")
     text = ", ".join(
         f"{stream.name} {stream.messages} messages {(stream.size or 0) / _MIB:.1f} MiB"
         for stream in streams

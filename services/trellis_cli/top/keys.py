@@ -50,7 +50,7 @@ class Screen:
 
 
 def keys(text: str) -> list[str]:
-    """Return the names of keys, letters as themselves; sequences that mean none of ours are left out."""
+    """Return the names of keys, letters as themselves; unknown sequences are left out."""
     found = (_NAMES.get(one, one) for one in _KEY.findall(text))
     return [one for one in found if one in _NAMES.values() or (len(one) == 1 and one.isprintable())]
 

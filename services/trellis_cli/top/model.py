@@ -28,7 +28,7 @@ class Kind(StrEnum):
 
     NODES = "nodes"
     SHIMS = "shims"
-    GROUPS = "groups"
+    HOST_GROUPS = "hostgroups"
     HOSTS = "hosts"
     APPLICATIONS = "applications"
     SERVICES = "services"
@@ -37,7 +37,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. ``cell``: its value in an entity; ``say``: that value as people read it, the larger number first."""
+    """One column. ``cell``: its value in an entity; ``say``: its text."""
 
     heading: str
     cell: Callable[[Entity], Any]
@@ -84,7 +84,7 @@ def _number(heading: str, cell: Callable[[Entity], Any], say: Callable[[Any], st
 
 
 def size(value: float | None) -> str:
-    """Return bytes as people read them: ``3.4 MiB``."""
+    """Return a size as text: ``3.4 MiB``."""
     if value is None:
         return _NONE
     amount = float(value)
@@ -130,12 +130,12 @@ SHEETS: Final[Mapping[Kind, Sheet]] = {
             _field("PHASE"),
             _number("DESIRED", lambda one: one["desired"]),
             _number("UPDATED", _count("Updated")),
-            _number("IN WORK", _count("InWork")),
+            _number("IN PROGRESS", _count("InWork")),
             _number("FAILED", _count("Failed")),
         ),
         ("shims", "nodes", "ledgers"),
     ),
-    Kind.GROUPS: Sheet(
+    Kind.HOST_GROUPS: Sheet(
         "hostgroup",
         (
             *_HEAD,
@@ -248,7 +248,7 @@ def notes(kind: Kind, entities: Entities) -> list[str]:
     own = entities.get(f"{_PART}/{SHEETS[kind].parts[0]}")
     told = [f"{one['say']}: {one['do']}" for one in lacking([kind], entities)]
     if own is not None and not own["defined"]:
-        told.append(f"this cluster does not know {kind.value}: `trellis crds apply`")
+        told.append(f"the kind of {kind.value} is not defined: `trellis crds apply`")
     return told
 
 

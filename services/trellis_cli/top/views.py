@@ -26,7 +26,7 @@ STYLES: Final = {
     State.OFF: "dim",
     State.UNKNOWN: "magenta",
 }
-_KEYS: Final = "1-7 ←→ sheet  ↑↓ line  s sort  r reverse  / filter  esc no filter  q quit"
+_KEYS: Final = "1-7 ←→ sheet  ↑↓ line  s sort  r reverse  / filter  esc clear filter  q quit"
 _TOLD: Final = 4
 """One line in so many may be a warning: who may read little has as many of these as kinds times namespaces."""
 _LEAST: Final = 3
@@ -59,7 +59,7 @@ def _bounded(told: list[Text], height: int) -> list[Text]:
     if len(told) <= most:
         return told
     left = len(told) - most + 1
-    return [*told[: most - 1], _warning(f"{left} more may not be read: `trellis top --once` says which")]
+    return [*told[: most - 1], _warning(f"{left} more warnings: see `trellis top --once`")]
 
 
 def sheet_of(kind: Kind, entities: Entities, wanted: Wanted) -> RenderableType:
@@ -84,9 +84,9 @@ def _counts(screen: Screen, entities: Entities, fitting: int) -> Text:
         line.append("  ")
         line.append(f"{count} {state}", style=STYLES[State(state)])
     if screen.wanted.words:
-        line.append(f"   {fitting} fit the filter", style="bold")
+        line.append(f"   {fitting} match the filter", style="bold")
     if waiting := [part for part in unread(entities) if part in SHEETS[screen.kind].parts]:
-        line.append(f"   still reading {', '.join(waiting)}", style="dim")
+        line.append(f"   reading {', '.join(waiting)}", style="dim")
     return line
 
 
@@ -97,7 +97,7 @@ def _table(kind: Kind, found: Sequence[Row], *, wanted: Wanted, selected: str = 
         mark = ("▲" if wanted.reverse else "▼") if column.heading.lower() == wanted.sort else ""
         justify = "right" if column.number else "left"
         table.add_column(column.heading + mark, no_wrap=True, overflow="ellipsis", justify=justify)  # type: ignore[arg-type]  # one of its words
-    table.add_column("WHY", no_wrap=True, overflow="ellipsis", ratio=1)
+    table.add_column("MESSAGE", no_wrap=True, overflow="ellipsis", ratio=1)
     for row in found:
         cells = [
             Text(one_line(cell), style=STYLES[State(row.state)] if column.heading == "STATE" else "")
@@ -110,7 +110,7 @@ def _table(kind: Kind, found: Sequence[Row], *, wanted: Wanted, selected: str = 
 def _why(found: Sequence[Row], at: int) -> list[Text]:
     """Return two lines on what is selected: the whole reason, and what says more."""
     if not found:
-        return [Text("nothing to show", style="dim"), Text("")]
+        return [Text("no lines", style="dim"), Text("")]
     row = found[at]
     kind, _, rest = row.explained.partition("/")
     namespace, _, name = rest.rpartition("/")
@@ -122,7 +122,7 @@ def _why(found: Sequence[Row], at: int) -> list[Text]:
 
 def _last(screen: Screen) -> Text:
     if screen.typing:
-        return Text(f"filter: {screen.wanted.words}▏  enter keeps it, escape drops it", style="bold", no_wrap=True)
+        return Text(f"filter: {screen.wanted.words}▏  enter keeps it, escape clears it", style="bold", no_wrap=True)
     words = f"filter: {screen.wanted.words}   " if screen.wanted.words else ""
     return Text(words + _KEYS, style="dim", no_wrap=True, overflow="ellipsis")
 

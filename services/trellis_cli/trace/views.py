@@ -27,8 +27,8 @@ def table_of(spans: Sequence[ReadSpan]) -> Table:
     """Return the tree; names come last, so that the figures are never what a narrow terminal cuts off."""
     began, ended = _times(spans)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("OFFSET ms", justify="right", no_wrap=True)
-    table.add_column("TOOK ms", justify="right", no_wrap=True)
+    table.add_column("START ms", justify="right", no_wrap=True)
+    table.add_column("DURATION ms", justify="right", no_wrap=True)
     table.add_column("", width=_BAR, no_wrap=True)
     table.add_column("SERVICE", no_wrap=True)
     table.add_column("SPAN", overflow="fold")
@@ -64,7 +64,7 @@ def notes(spans: Sequence[ReadSpan]) -> list[str]:
     if not missing:
         return []
     parents = _count(len(missing), "parent")
-    return [f"the trace is not whole: {parents} missing; spans come in within seconds, or were dropped: ask again"]
+    return [f"the trace is incomplete: {parents} missing; spans arrive within seconds, or were dropped"]
 
 
 def _bar(span: ReadSpan, began: int, ended: int, color: str) -> Bar:

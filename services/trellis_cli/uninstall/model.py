@@ -1,9 +1,9 @@
 """Which objects bear a finalizer of Trellis, or outlive their owner; how that is ended, and what stays behind.
 
-Pure. In: raw manifests, leases, a clock's reading. Out: writes, rows, sentences for people. Called by ``command``.
-Invariants: only finalizers of ours are taken, each from the very object, with the finalizers it was seen with; every
-kind that a service guards stands in ``GUARDS``; a slice is given the owner that is there now, and one whose owner is
-not known is left alone.
+Pure. In: raw manifests, leases, a clock's reading. Out: writes, rows, sentences. Called by ``command``. Invariants:
+only finalizers of Trellis are removed, each from the very object, with the finalizers it was seen with; every kind that
+a service guards stands in ``GUARDS``; a slice is given the owner that is there now, and one whose owner is not known is
+left alone.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LeftReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """An object that was left alone: why, and for people what to do."""
+    """An object that was not changed: reason and resolution."""
 
     reason: LeftReason
     message: str
@@ -61,7 +61,7 @@ class Left:
 class Guard:
     """A finalizer that a service puts on a kind.
 
-    ``mark``: annotation that tells ours from others that bear it, ``selector``: labels that do. ``stays``: what holds
+    ``mark``: annotation of the objects that Trellis manages, ``selector``: labels that do. ``stays``: what holds
     once it is gone.
     ``unfinished``: what was not done to an object that was being deleted. ``claimed``: the kind is looked after by one
     installation of the cluster, the one that provisions its nodes.
@@ -181,7 +181,7 @@ SLICES: Final = KeptGuard(
     "service-reflector",
     ENDPOINT_SLICES,
     names.ANNOTATION_PRESERVED,
-    stays="they lead where they led, and go with their Services",
+    stays="endpoints stay, and are deleted with their Services",
     unfinished="gone",
     selector=SLICE_SELECTOR,
 )
@@ -190,7 +190,7 @@ GUARDS: Final[tuple[Guard, ...]] = (
         "service-reflector",
         SERVICES,
         names.WASMCLOUD_OPERATOR_SERVICE,
-        stays="they lead where they led, and nobody follows their hosts any more",
+        stays="endpoints stay, and no longer follow the hosts",
         unfinished="gone",
         mark=names.ANNOTATION_APPLICATION,
     ),
@@ -226,7 +226,7 @@ class Row:
     """What became of one kind. ``there``: how many of ours there are; the others are their keys.
 
     ``left_to``: another installation, which looks after the kind. ``left``: by key why an object was left alone.
-    ``unreadable``: of those that were let go, the ones whose annotation could not be read.
+    ``unreadable``: of the removed, those whose annotation could not be read.
     """
 
     guard: Guard
@@ -238,7 +238,7 @@ class Row:
     unreadable: list[str] = field(default_factory=list)
 
     def took(self, manifest: Manifest) -> None:
-        """Note that an object was let go."""
+        """Note that the finalizer of an object was removed."""
         self.removed.append(key_of(manifest))
         if isinstance(self.guard, KeptGuard) and not self.guard.readable(manifest):
             self.unreadable.append(key_of(manifest))
@@ -265,14 +265,14 @@ class Row:
     def note(self) -> str:
         """What a person has to know."""
         if self.left_to:
-            return f"left alone: installation {self.left_to} provisions the nodes and looks after them"
+            return f"not changed: managed by installation {self.left_to}, which provisions the nodes"
         parts = [self.guard.stays] if self.there else []
         if self.unfinished:
             parts.append(f"were being deleted, {self.guard.unfinished}: {', '.join(self.unfinished)}")
         if self.unreadable:
             why = f"annotation {self.guard.finalizer} cannot be read, so the Service of the label is the owner"
             parts.append(f"{why}: {', '.join(sorted(self.unreadable))}")
-        parts += [f"left alone: {key}: {one.message}" for key, one in sorted(self.left.items())]
+        parts += [f"not changed: {key}: {one.message}" for key, one in sorted(self.left.items())]
         return "; ".join(parts)
 
 
@@ -294,7 +294,7 @@ def replicas_of(deployment: Manifest) -> int:
 
 
 def still_run(pods: Iterable[Manifest]) -> list[str]:
-    """Return the pods that nobody has told to end yet."""
+    """Return the pods that are not terminating."""
     return sorted(
         pod["metadata"]["name"]
         for pod in pods
@@ -310,7 +310,7 @@ class Leases:
         self._renewed: set[str] = set()
 
     def leader(self, service: str, record: LeaseRecord | None, now: float) -> str:
-        """Return who leads a service, "" for nobody; ``now``: seconds of a clock that never jumps."""
+        """Return who leads a service, "" for none; ``now``: seconds of a clock that never jumps."""
         if record is None or not record.holder:
             return ""
         former = self._seen.get(service)

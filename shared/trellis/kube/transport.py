@@ -21,6 +21,7 @@ from yarl import URL
 
 from trellis.kube.access import CONNECTIONS, Access, AccessError, Credentials, Session
 from trellis.kube.body import Body
+from trellis.kube.network_errors import network_reason
 from trellis.kube.timings import ConnectionTimings
 
 _LINE_MAX = 32 * 2**20
@@ -287,7 +288,7 @@ class HttpTransport:
             return ConnectionFailed(f"no answer from {self.server}")
         if isinstance(error, AccessError):
             return ConnectionFailed(str(error))
-        return ConnectionFailed(f"{self.server} is unreachable: {error or type(error).__name__}")
+        return ConnectionFailed(f"{self.server} is unreachable: {network_reason(error)}")
 
 
 async def _body(response: aiohttp.ClientResponse, most: int | None) -> bytes:

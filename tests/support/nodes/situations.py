@@ -95,7 +95,7 @@ SITUATIONS: Final = {
     ),
     "loopback address": Situation(
         "event",
-        "mirrors",
+        "reflected_services",
         (
             "service <name>",
             "LoopbackAddress",

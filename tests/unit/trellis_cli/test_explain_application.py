@@ -282,7 +282,7 @@ def test_the_status_row_counts_phases_and_names_what_does_not_go_on() -> None:
     rows = [row_of(one) for one in (app(), app(phase="Failed"), stored("new"))]
     part = applications_part(rows, {"team/new": "nobody knows it"}, "pod-1")
     assert lacking(part.text, "1 Deployed", "1 Failed", "1 NotEvaluated", "application-manager", "pod-1") == []
-    assert part.facts["not_well"] == ["team/new", "team/web"]
+    assert part.facts["unhealthy"] == ["team/new", "team/web"]
     assert lacking(part.problem, "team/new", "team/web", "team/new: nobody knows it") == []
     assert part.problem.endswith("`trellis explain application/new -n team`")
     assert part.facts["causes"]["team/new"] == "nobody knows it"

@@ -117,7 +117,7 @@ def test_each_node_has_its_stage_and_the_reason() -> None:
         "waits": (NodeStage.WAITING, ""),
         "arm": (NodeStage.HELD, "NoSourceForPlatform"),
     }
-    assert summary(found) == "spin: Progressing: 1 of 5 nodes updated, 1 in work, 1 failed, 1 held, 1 waiting"
+    assert summary(found) == "spin: Progressing: 1 of 5 nodes updated, 1 in progress, 1 failed, 1 held, 1 waiting"
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_undoing_a_paused_rollout_says_that_it_waits() -> None:
 @pytest.mark.parametrize(
     ("number", "changes", "text"),
     [
-        pytest.param(None, {"revisions": (revision(1, "b"),)}, "'spin'", id="only this one"),
+        pytest.param(None, {"revisions": (revision(1, "b"),)}, r'"spin"', id="only this one"),
         pytest.param(7, {"revisions": (revision(1, "a"), revision(4, "b"))}, r"\b7\b.*: 1, 4$", id="gone"),
         pytest.param(2, {}, r"\b2\b", id="none"),
         pytest.param(None, {"notes": ("not yours to read",)}, "not yours to read", id="forbidden"),

@@ -176,7 +176,7 @@ def test_a_difference_leads_from_one_state_to_the_other(before: dict[str, Any], 
 
 
 def test_only_the_sheets_that_are_asked_for_are_for_programs() -> None:
-    found = chosen([Kind.SHIMS, Kind.GROUPS], world(), Wanted())
+    found = chosen([Kind.SHIMS, Kind.HOST_GROUPS], world(), Wanted())
     assert list(found) == ["shim/spin", "hostgroup/team/hosts"]
 
 
@@ -207,7 +207,7 @@ def test_keys_choose_a_sheet_and_forget_what_was_selected_in_another() -> None:
     screen = pressed(Screen(selected="node/n1"), "right")
     assert (screen.kind, screen.selected) == (Kind.SHIMS, "")
     assert pressed(Screen(), "left").kind is Kind.CONTROLLERS
-    assert pressed(Screen(), "3").kind is Kind.GROUPS
+    assert pressed(Screen(), "3").kind is Kind.HOST_GROUPS
     assert pressed(Screen(), "8", "0", "x").kind is Kind.NODES
     assert press(Screen(), "q", ()) is None
 

@@ -10,14 +10,12 @@ import sys
 from pathlib import Path
 from typing import Final
 
-import typer.main
 import yaml
 
 from trellis.crds.kinds import BY_DIRECTORY, make_definition
 from trellis.events.envelope import event_type
 from trellis.services import SERVICES
-from trellis_cli.command_line import app
-from trellis_cli.commands import register
+from trellis_cli.command_line import all_commands
 from trellis_tools.reference.commands_page import commands_page
 from trellis_tools.reference.facts import facts_page
 from trellis_tools.reference.kinds import kind_page
@@ -51,11 +49,10 @@ def pages(rights: Path) -> dict[str, str]:
     definitions = [make_definition(kind) for kinds in BY_DIRECTORY.values() for kind in kinds]
     found = {f"crds/{one['spec']['names']['singular']}.md": kind_page(one) for one in definitions}
     files = {path.stem: list(yaml.safe_load_all(path.read_text())) for path in sorted(rights.glob("*.yaml"))}
-    register(app)
     return found | {
         "events.md": facts_page(hears()),
         "settings.md": settings_page(SETTINGS),
-        "commands.md": commands_page(typer.main.get_command(app)),
+        "commands.md": commands_page(all_commands()),
         "rights.md": rights_page(files),
     }
 

@@ -15,8 +15,10 @@ _ROOT: Final = "trellis"
 _VALUES: Final = {"str": "TEXT", "int": "NUMBER"}
 _INTRODUCTION: Final = """# Commands
 
-Every command takes `--help`. Most take `-o json`. Where the cluster and the bus are is said by
-[settings](settings.md): `TRELLIS_KUBECONFIG`, `TRELLIS_NATS_URL`.
+Objects are named as in kubectl: `node NAME` or `node/NAME`, with plural and short names (`no`, `whc`, `app`, `svc`).
+Lists take `-o table|wide|json|yaml|name`, other commands `-o table|json|yaml`. Without `--namespace` all namespaces are
+read. Exit status: 0, 1 for a failure or a problem that was found, 2 for a wrong option or setting.
+[Settings](settings.md) have the addresses of the cluster and the bus: `TRELLIS_KUBECONFIG`, `TRELLIS_NATS_URL`.
 """
 
 

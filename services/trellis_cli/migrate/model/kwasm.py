@@ -43,7 +43,7 @@ def values_of(deployments: Iterable[Mapping[str, Any]]) -> Values | None:
 
 
 def with_values(rules: Rules, values: Values | None, given: frozenset[str]) -> tuple[Rules, list[str]]:
-    """Return the rules with KWasm's values where nobody gave the provisioner's, and what to tell about it.
+    """Return the rules with KWasm's values where the provisioner's are not given, and notes.
 
     ``given``: names of the settings that were given by flag or environment; those stand.
     """
@@ -83,7 +83,7 @@ def plan_kwasm(world: World) -> list[Step]:
 
 
 def _is_ours(node: NodeView, job: PeerJob | None) -> bool:
-    """Say whether KWasm's label is not there, or is ours: it comes with any Shim that is proved."""
+    """Say whether KWasm's label is missing, or set by Trellis: it comes with any Shim that is proved."""
     if node.provisioned is None or KWASM in node.installed:
         return True
     return node.marked_digest is not None and job is None
@@ -129,7 +129,7 @@ def _unfit(world: World, node: NodeView, job: PeerJob | None) -> str:
         return "a Shim is labelled as KWasm's default: Trellis rolls that out, the label stays meanwhile"
     if job is not None and job.state is not JobState.COMPLETE:
         if job.state is JobState.ACTIVE:
-            return f"{job.place} still works on it: run this again when it has ended"
+            return f"{job.place} still works on it: run the command again when it has ended"
         return f"{job.place} failed, whatever the label says: Trellis will install it"
     if listed(node, handler := world.rules.installer.handler) is Listed.NO:
         return f"the kubelet lists handlers, and {handler!r} is none of them: Trellis will install it"

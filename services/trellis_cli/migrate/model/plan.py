@@ -44,7 +44,7 @@ class Doing(StrEnum):
     DELETE = "delete"
     KEEP = "keep"
     LEAVE = "leave"
-    FINALIZER_REMOVED = "let go"
+    FINALIZER_REMOVED = "remove finalizer"
     DEFINE = "define"
 
 
@@ -58,7 +58,7 @@ class Listed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PeerJob:
-    """An installer Job that is none of ours. ``shim`` "" is KWasm's; ``node_uid`` "" if no Node owns it."""
+    """An installer Job that Trellis does not manage. ``shim`` "" is KWasm's; ``node_uid`` "" if no Node owns it."""
 
     namespace: str
     name: str
@@ -183,7 +183,7 @@ def listed(node: NodeView, handler: str | None) -> Listed:
 def take_over(world: World, node: NodeView, shims: Mapping[str, str], proof: Proof, what: tuple[str, str]) -> Step:
     """Return the step that marks a node as having these Shims beside what it has; ``what`` is what it is, and why.
 
-    The proof of a node is that of the best proved of its Shims, as it is after a Job of ours. The step writes nothing
+    The proof of a node is that of the best proved of its Shims, as after a Job of Trellis. The step writes nothing
     if the node is marked so already.
     """
     had = node.installed
@@ -205,7 +205,7 @@ def take_over(world: World, node: NodeView, shims: Mapping[str, str], proof: Pro
 
 
 def view_peer_job(manifest: Manifest) -> PeerJob | None:
-    """Project a Job of KWasm or runtime-class-manager; None for one of ours or somebody else's."""
+    """Project a Job of KWasm or runtime-class-manager; None for any other."""
     metadata = manifest["metadata"]
     labels: Mapping[str, str] = metadata.get("labels") or {}
     if names.LABEL_NODE_UID in labels:

@@ -56,7 +56,7 @@ def _version(world: World, node: NodeView, shim: ShimView, value: str) -> str | 
     job = next((job for job in world.jobs if job.shim == shim.name and job.is_on(node) and _active(job)), None)
     reason = ""
     if job is not None:
-        reason = f"{job.place} still works on it: run this again when it has ended"
+        reason = f"{job.place} still works on it: run the command again when it has ended"
     elif shim.deleting:
         reason = "the Shim is being deleted"
     elif shim.invalid:
@@ -111,7 +111,7 @@ def _shim(shim: ShimView) -> Step | None:
     place, what = f"Shim {shim.name}", f"bears the finalizer {', '.join(theirs)}"
     if shim.deleting and names.FINALIZER not in shim.finalizers:
         why = (
-            "it is being deleted, and nobody of ours guards it: take the finalizer away by hand, then it is gone and "
+            "being deleted, and not managed by Trellis: remove the finalizer, then it is deleted and "
             "its runtime stays on its nodes"
         )
         return Step(place, what, Doing.LEAVE, why)
@@ -120,7 +120,7 @@ def _shim(shim: ShimView) -> Step | None:
         *only_if(shim.uid, shim.resource_version),
         {"op": "replace", "path": "/metadata/finalizers", "value": [*others, names.FINALIZER]},
     )
-    why = f"nobody takes it away any more; {names.FINALIZER} takes its place and waits until no node has the Shim"
+    why = f"no controller removes it; {names.FINALIZER} takes its place and waits until no node has the Shim"
     return Step(place, what, Doing.TAKE_OVER, why, PatchShim(shim.name, ops))
 
 
@@ -147,4 +147,4 @@ def _job(job: PeerJob, holders: set[str]) -> Step:
         return Step(job.place, what, Doing.LEAVE, "it failed: its log says why")
     if job.operation == "install" and job.node not in holders:
         return Step(job.place, what, Doing.LEAVE, "its node is not taken over")
-    return Step(job.place, what, Doing.DELETE, "it ended, nobody needs it any more", DeleteJob(job), job.node)
+    return Step(job.place, what, Doing.DELETE, "it ended, no longer needed", DeleteJob(job), job.node)

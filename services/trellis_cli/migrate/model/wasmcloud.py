@@ -1,6 +1,6 @@
 """What becomes of the aggregated API and the Services that wasmcloud-operator left.
 
-Pure: raw objects in, steps out; the groups of hosts and what stays of the operator itself have modules of their own.
+Pure: raw objects in, steps out; the host groups and what stays of the operator itself have modules of their own.
 Called by ``migrate_wasmcloud``.
 Invariants: no pod is restarted and no address changes; only an APIService that points to the operator is deleted, only
 the operator's own finalizers are taken away, and those only from objects that are being deleted.
@@ -42,7 +42,7 @@ class FormerGroup:
 class Former:
     """All that a plan may depend on, raw. ``pods``: of hosts. ``objects``: that may be parts of the operator itself.
 
-    ``definition``: of groups of hosts; ``applications``: the definition of applications. ``rights``: all roles and
+    ``definition``: of host groups; ``applications``: the definition of applications. ``rights``: all roles and
     bindings; ``apps``: Applications; ``grants``: SecretGrants.
     """
 
@@ -112,7 +112,7 @@ def plan_registration(former: Former) -> list[Step]:
         "CustomResourceDefinition of applications; applications themselves stay in wadm"
     )
     if any(view_controller(item, (Peer.WASMCLOUD_OPERATOR,)) for item in former.deployments):
-        why += "; the operator registers it again when it starts anew: then run this again"
+        why += "; the operator registers it again when it restarts: then run the command again"
     write = DeleteObject(API_SERVICES, None, metadata["name"], metadata["uid"], metadata["resourceVersion"])
     return [Step(place_of(found), what, Doing.DELETE, why, write)]
 
@@ -149,7 +149,7 @@ def _service(item: Manifest, slices: Iterable[Manifest], running: set[str]) -> S
     if metadata.get("deletionTimestamp"):
         if not guarded:
             return Step(place_of(item), what, Doing.LEAVE, "it is being deleted")
-        why = f"it is being deleted, and nobody takes the finalizer {names.WASMCLOUD_OPERATOR_SERVICE} away any more"
+        why = f"it is being deleted, and no controller removes the finalizer {names.WASMCLOUD_OPERATOR_SERVICE}"
         write = without_finalizer(SERVICES, item, names.WASMCLOUD_OPERATOR_SERVICE)
         return Step(place_of(item), what, Doing.FINALIZER_REMOVED, why, write)
     if spec.get("selector"):

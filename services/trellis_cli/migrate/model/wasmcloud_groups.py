@@ -1,8 +1,8 @@
-"""What becomes of the groups of hosts that wasmcloud-operator left, and of each of their children.
+"""What becomes of the host groups that wasmcloud-operator left, and of each of their children.
 
 Pure: a group, its children and what it names in, steps out. Called by ``migrate_wasmcloud``. It writes nothing to a
 group that lives: host_manager takes it over by itself (docs/compat-wasmcloud-operator.md), and this says what that will
-do. A group that is being deleted is let go, because nobody takes the operator's finalizer away any more.
+do. A group that is being deleted loses the operator's finalizer, because no controller removes it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _group(former: FormerGroup) -> Iterable[Step]:
     if metadata.get("deletionTimestamp"):
         if names.WASMCLOUD_OPERATOR in finalizers:
             why = (
-                f"it is being deleted, and nobody takes the finalizer {names.WASMCLOUD_OPERATOR} away any more; its "
+                f"it is being deleted, and no controller removes the finalizer {names.WASMCLOUD_OPERATOR}; its "
                 "hosts end with it"
             )
             write = without_finalizer(HOST_CONFIGS, former.manifest, names.WASMCLOUD_OPERATOR)
@@ -80,7 +80,7 @@ def _group(former: FormerGroup) -> Iterable[Step]:
     except TemplateError as error:
         children, blocking = [], [*blocking, str(error)]
     if any(step.doing is Doing.LEAVE for step in children):
-        blocking.append("a child of it is somebody else's")
+        blocking.append("a child of it is owned by another controller")
     if blocking:
         why = f"host_manager waits with it, its hosts run on as they are: {'; '.join(blocking)}"
         yield Step(place, _what(group), Doing.LEAVE, why)
@@ -103,9 +103,9 @@ def _adoption(group: Group, children: Iterable[Step]) -> str:
 
 def _what(group: Group | str) -> str:
     if isinstance(group, str):
-        return "group of hosts"
+        return "host group"
     hosts = "one on each node" if group.runs_as_daemonset(ADOPTED) else group.spec.host_replicas
-    return f"group of hosts on lattice {group.spec.lattice}, hosts: {hosts}"
+    return f"host group on lattice {group.spec.lattice}, hosts: {hosts}"
 
 
 def _at(group: Group, kind: str) -> str:

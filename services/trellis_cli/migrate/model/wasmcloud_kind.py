@@ -1,7 +1,7 @@
 """What becomes of the kind Application where wasmcloud-operator served it from an API of its own.
 
 Pure: raw objects in, steps out. Called by ``migrate_wasmcloud``. Invariants: the definition is made before the API in
-front of it goes, so that there is no moment in which nobody serves the kind; a definition of somebody else stays.
+front of it goes, so that the kind is always served; a definition of another owner stays.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _WHAT = "defines applications"
 
 
 def plan_kind(former: Former) -> list[Step]:
-    """Return what becomes of the definition; nothing if the operator does not serve the kind, or it is ours already."""
+    """Return what becomes of the definition; nothing if the operator does not serve the kind, or it is managed by
+    Trellis already.
+    """
     if not is_registered(former.registration):
         return []
     standing = standing_of(APPLICATIONS, former.applications, None)

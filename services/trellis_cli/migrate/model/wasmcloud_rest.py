@@ -1,7 +1,7 @@
 """What stays of wasmcloud-operator itself: its account, its rights, its Service, and the definition of groups.
 
 Pure: raw objects in, steps out, none of which writes anything: each says by which command a person removes it. Called
-by ``migrate_wasmcloud``. Invariant: no command is told that would delete groups of hosts without saying so.
+by ``migrate_wasmcloud``. Invariant: a command that would delete host groups has a warning.
 Source of the facts: the operator's chart (``wasmcloud-operator`` to 0.5.0, ``wadm-operator`` since) and its
 ``deploy/base``; an umbrella chart has it in one release with NATS, wadm and the groups.
 """
@@ -23,20 +23,20 @@ _DELEGATOR: Final = "-delegator"
 
 
 def plan_rest(former: Former) -> list[Step]:
-    """Return what a person may remove of the operator, and what nobody may."""
+    """Return the parts of the operator to remove, and those to keep."""
     return [*_parts(former), *_definition(former)]
 
 
 def warnings_of(former: Former) -> list[str]:
-    """Return what has to be told loudly: what would delete groups of hosts."""
+    """Return warnings about commands that would delete host groups."""
     if former.definition is None or not former.groups:
         return []
     name, count = former.definition["metadata"]["name"], len(former.groups)
     releases = sorted({found for one in former.groups if (found := _release(one.manifest))})
     return [
-        f"do NOT delete the CustomResourceDefinition {name}: all groups of hosts, {count} of them, would go with it",
+        f"do NOT delete the CustomResourceDefinition {name}: all host groups, {count} of them, would go with it",
         *(
-            f"do NOT uninstall the Helm release {namespace}/{name}: groups of hosts belong to it, and would go with it"
+            f"do NOT uninstall the Helm release {namespace}/{name}: host groups belong to it, and would go with it"
             for namespace, name in releases
         ),
     ]
@@ -47,7 +47,7 @@ def _parts(former: Former) -> Iterable[Step]:
     parts += [item for item in former.services if _is_named_so(item) and not mirrors_application(item)]
     parts += _accounts_and_rights(former)
     shared = {_release(one.manifest) for one in former.groups}
-    when = "for when the operator is gone" if any(map(_runs, former.deployments)) else "nobody needs it any more"
+    when = "for when the operator is gone" if any(map(_runs, former.deployments)) else "no longer needed"
     for item in sorted(parts, key=place_of):
         why = f"{when}: {_command(item, shared)}"
         yield Step(place_of(item), "of wasmcloud-operator itself", Doing.LEAVE, why)
@@ -91,7 +91,7 @@ def _release(item: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _command(item: Manifest, shared: set[tuple[str, str] | None]) -> str:
-    """Return the command that removes a part; ``shared``: Helm releases that groups of hosts belong to."""
+    """Return the command that removes a part; ``shared``: Helm releases that host groups belong to."""
     metadata = item["metadata"]
     namespace = f"-n {metadata['namespace']} " if metadata.get("namespace") else ""
     delete = f"kubectl {namespace}delete {item['kind'].lower()} {metadata['name']}"
@@ -100,7 +100,7 @@ def _command(item: Manifest, shared: set[tuple[str, str] | None]) -> str:
         return delete
     where = f"-n {release[0]}"
     if release in shared:
-        return f"{delete}; not by Helm: groups of hosts are in the same release {release[1]}"
+        return f"{delete}; not by Helm: host groups are in the same release {release[1]}"
     return (
         f"helm {where} uninstall {release[1]}, which removes all of that release; "
         f"see it before with: helm {where} get manifest {release[1]}"
@@ -110,4 +110,4 @@ def _command(item: Manifest, shared: set[tuple[str, str] | None]) -> str:
 def _definition(former: Former) -> Iterable[Step]:
     if former.definition is not None:
         why = "Trellis goes on with it. Never delete it: every group, and every host, would be deleted with it"
-        yield Step(place_of(former.definition), f"defines {len(former.groups)} groups of hosts", Doing.LEAVE, why)
+        yield Step(place_of(former.definition), f"defines {len(former.groups)} host groups", Doing.LEAVE, why)

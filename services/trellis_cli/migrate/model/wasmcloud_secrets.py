@@ -1,8 +1,8 @@
 """Which users Secrets were read as by secrets-kubernetes, and the line that each needs to be one for Trellis.
 
 Pure: raw objects in, steps out, none of which writes anything. Called by ``migrate_wasmcloud``.
-Invariants: what a policy of a known application names is told as needed, any other user only as one that may be; people
-who may read Secrets in the whole cluster, and users of Kubernetes itself, are no business of ours.
+Invariants: what a policy of a known application names is told as needed, any other user only as one that may be; users
+that may read Secrets in the whole cluster, and users of Kubernetes itself, are left out.
 Source: secrets-kubernetes impersonates the policy's ``impersonate`` as a user, whatever its namespace; here that is a
 ServiceAccount, and a user only where a SecretGrant and TRELLIS_SECRETS_USERS name it.
 """
@@ -40,7 +40,7 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """What SecretGrants have, by namespace, and what is open without: ``homes`` have groups of hosts."""
+    """What SecretGrants have, by namespace, and what is open without: ``homes`` have host groups."""
 
     users: frozenset[tuple[str, str]]
     accounts: frozenset[tuple[str, str]]

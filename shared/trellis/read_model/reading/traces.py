@@ -14,6 +14,7 @@ import aiohttp
 import orjson
 
 from trellis.installer_api.redaction import redact_url
+from trellis.kube.network_errors import network_reason
 from trellis.read_model.errors import AnswerError
 from trellis.read_model.timings import ModelTimings
 from trellis.read_model.traces.spans import ReadSpan, TraceDataError, read_spans
@@ -45,8 +46,7 @@ async def ask_jaeger(url: str, trace_id: str, timings: ModelTimings = ModelTimin
             if answer.status != HTTPStatus.OK:
                 raise JaegerError(f"{where} answers {answer.status} {answer.reason}: is it the query API (port 16686)?")
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-        why = str(error) or type(error).__name__
-        raise JaegerError(f"{where} does not answer: {why}") from None
+        raise JaegerError(f"{where} unreachable: {network_reason(error)}") from None
     try:
         return read_spans(orjson.loads(body))
     except (orjson.JSONDecodeError, TraceDataError) as error:

@@ -58,6 +58,9 @@ _WORDS: Final[Mapping[NodeState, str]] = {
 }
 
 
+_OPT_IN: Final[Mapping[Wish, str]] = {Wish.IN: "true", Wish.OUT: "false", Wish.INVALID: "invalid"}
+
+
 @dataclass(frozen=True, slots=True)
 class NodeRow:
     """One node. ``by`` says what the wish comes from: ``Annotation``, ``Shim`` for a nodeSelector, "" for neither.
@@ -78,12 +81,17 @@ class NodeRow:
     concern: bool = True
     """Whether the node has to do with Wasm at all: opted in, invalid, marked, in work or failed."""
 
+    @property
+    def opt_in(self) -> str:
+        """``true``, ``false`` or ``invalid``."""
+        return _OPT_IN[self.wish]
+
     def document(self) -> dict[str, object]:
         """Return the row for JSON; absent values are null."""
         return {
             "name": self.name,
-            "wish": self.wish.value,
-            "by": self.by or None,
+            "opt_in": self.opt_in,
+            "opted_in_by": self.by or None,
             "state": self.state.value,
             "verified": self.verified,
             "digest": self.digest,
