@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -87,6 +87,12 @@ class Rights:
             if await self._has(wider):
                 return True
         return False
+
+    async def lacking(self, wanted: Iterable[Right]) -> list[str]:
+        """Return those of some permissions that the viewer does not have: ``get nodes``."""
+        rights = [*wanted]
+        found = await asyncio.gather(*(self.allowed(right) for right in rights))
+        return [str(right) for right, allowed in zip(rights, found, strict=True) if not allowed]
 
     async def _has(self, right: Right) -> bool:
         known = self._known.get(right)

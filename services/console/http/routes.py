@@ -18,7 +18,7 @@ from console.domain.limits import NAMESPACES, PAGE_EVENTS, SPANS
 from console.domain.pieces import mark, message, read_mark
 from console.http.answers import json_response
 from console.http.refusals import RefusedError, bad, not_allowed
-from console.live.feed import Feed, Filter, read_filter
+from console.live.feed import Feed, Filter, read_filter, rights_of
 from console.live.link import Link
 from console.live.replays import letter_page, letters, read_asked, replay
 from console.live.streaming import Outlet, counted, send_model
@@ -128,7 +128,9 @@ class Routes:
             at = known[1] if known is not None and resumed else self.feed.last(wanted, recent)
             await outlet.open()
             async with counted(self.telemetry, "events"):
+                lacking = await visit.rights.lacking(rights_of(wanted.streams))
                 hello = {"epoch": self.feed.epoch, "resumed": resumed, "away": self.link.away or None}
+                hello |= {"lacking": lacking}
                 await outlet.write([message("hello", hello)])
                 await self._send_events(outlet, wanted, visit.rights, at)
             return outlet.response

@@ -38,7 +38,14 @@ _KINDS: Final[Mapping[str, tuple[Resource, str]]] = {
     "secret": (SECRETS, "secret"),
     "controller": (WASM_CONTROLLERS, "controller"),
 }
-"""By the noun of a subject: what its key names, and the kind of the entity."""
+"""By the noun of a subject: the kind that its key names, and the kind of the entity."""
+OF_OBJECTS: Final = (
+    *dict.fromkeys(right_to(resource, "", "") for resource in (SHIMS, *(one for one, _ in _KINDS.values()))),
+    MESSAGES,
+)
+"""Permissions that show all events and dead letters."""
+OF_LATTICES: Final = (lattice_right(""),)
+"""Permissions that show all forwarded lattice events."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,26 +10,29 @@ from __future__ import annotations
 import re
 import secrets
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 import orjson
 
+from console.access.permissions import Right
 from console.domain.limits import EVENT_BYTES, EVENTS_BYTES, EVENTS_KEPT
 from console.http.refusals import bad
-from console.live.about import About, about_event, about_letter
+from console.live.about import OF_LATTICES, OF_OBJECTS, About, about_event, about_letter
 from trellis.bus.dead_letters.read import DeadLetter
 from trellis.bus.streams.tail import TailedEvent
 from trellis.events.subjects import ROOT_LATTICE
 from trellis.read_model.live.audience import News
 from trellis.read_model.reading.letters import document
 
-FACTS: Final = "facts"
+EVENTS: Final = "events"
 LATTICE: Final = "lattice"
-LETTERS: Final = "letters"
-STREAMS: Final = (FACTS, LATTICE, LETTERS)
+LETTERS: Final = "dead-letters"
+STREAMS: Final = (EVENTS, LATTICE, LETTERS)
+_RENAMED: Final[Mapping[str, str]] = {"facts": EVENTS, "letters": LETTERS}
+"""Former names of streams."""
 _TYPE: Final = re.compile(r"[A-Za-z0-9_.*-]{1,64}")
 _TRACE: Final = re.compile(r"[0-9a-f]{8,32}")
 _TYPES_MOST: Final = 40
@@ -79,6 +82,8 @@ class Filter:
 def read_filter(query: Mapping[str, str]) -> Filter:
     """Return the filter that a query asks for; raises RefusedError for one that makes no sense."""
     streams = frozenset(_listed(query.get("streams", ""))) or frozenset(STREAMS)
+    if former := min(streams & _RENAMED.keys(), default=None):
+        raise bad(f"stream {former} was renamed to {_RENAMED[former]}", f"use {_RENAMED[former]}")
     if not streams <= {*STREAMS}:
         raise bad(f"streams has {min(streams - {*STREAMS})!r}", f"name some of: {', '.join(STREAMS)}")
     types = tuple(_listed(query.get("types", "")))
@@ -96,7 +101,7 @@ def read_filter(query: Mapping[str, str]) -> Filter:
 def item_of(event: TailedEvent, index: int = 0) -> Item:
     """Return a fact, or the copy of a lattice's event."""
     about = about_event(event)
-    stream = LATTICE if event.subject.startswith(f"{ROOT_LATTICE}.") else FACTS
+    stream = LATTICE if event.subject.startswith(f"{ROOT_LATTICE}.") else EVENTS
     kind = event.fact if stream == LATTICE else f"{event.noun}.{event.fact}"
     data, size = event.event.get("data"), 0
     if data is not None:
@@ -171,6 +176,12 @@ class Feed:
                 return item.index
             count -= wanted.wants(item)
         return 0 if count or not self._items else self._items[0].index - 1
+
+
+def rights_of(streams: Collection[str]) -> tuple[Right, ...]:
+    """Return the permissions that show all messages of these streams."""
+    objects = OF_OBJECTS if {EVENTS, LETTERS} & {*streams} else ()
+    return (*objects, *(OF_LATTICES if LATTICE in streams else ()))
 
 
 def stored_since(text: str) -> datetime | None:

@@ -20,7 +20,18 @@ from console.domain.limits import LETTERS as LETTERS_MOST
 from console.domain.limits import LOOKED_AT, PAGE_EVENTS
 from console.http.refusals import RefusedError, bad, not_allowed
 from console.live.about import about_letter
-from console.live.feed import FACTS, LATTICE, LETTERS, Filter, Item, item_of, item_of_letter, read_filter, stored_since
+from console.live.feed import (
+    EVENTS,
+    LATTICE,
+    LETTERS,
+    Filter,
+    Item,
+    item_of,
+    item_of_letter,
+    read_filter,
+    rights_of,
+    stored_since,
+)
 from console.live.link import Link
 from trellis.bus.dead_letters.read import DeadLetter, letter_of
 from trellis.bus.streams.stream_reader import EVERYTHING, Start
@@ -30,7 +41,7 @@ from trellis.installer_api.parse_int import whole
 from trellis.read_model.reading.explained_letter import explain_letter
 from trellis.read_model.reading.letters import full_document
 
-_STREAMS: Final = {FACTS: STREAM_EVENTS, LATTICE: STREAM_LATTICE}
+_STREAMS: Final = {EVENTS: STREAM_EVENTS, LATTICE: STREAM_LATTICE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +76,7 @@ class Asked:
 
 def read_asked(query: Mapping[str, str]) -> Asked:
     """Return the page that a query asks for; raises RefusedError for one that makes no sense."""
-    wanted = read_filter({"streams": FACTS} | dict(query))
+    wanted = read_filter({"streams": EVENTS} | dict(query))
     if len(wanted.streams) != 1 or not wanted.streams <= _STREAMS.keys():
         raise bad("a replay is of one stream", f"set streams to one of: {', '.join(_STREAMS)}")
     after, limit = query.get("after", ""), query.get("limit", "")
@@ -102,18 +113,19 @@ async def replay(link: Link, rights: Rights, asked: Asked, *, seconds: float) ->
                 if asked.until is not None and message.stored > asked.until:
                     break
                 if len(shown) == asked.most or looked_at == LOOKED_AT:
-                    return _page(shown, at)
+                    return await _page(shown, at, rights, asked)
                 looked_at += 1
                 item = item_of(event_of(message))
                 if asked.wanted.wants(item) and await rights.allowed(item.about.right):
                     shown.append(item)
                 at = message.sequence
             more = False
-    return _page(shown, (at or 0) if more else None)
+    return await _page(shown, (at or 0) if more else None, rights, asked)
 
 
-def _page(items: list[Item], after: int | None) -> dict[str, Any]:
-    return {"events": [item.document for item in items], "next": after}
+async def _page(items: list[Item], after: int | None, rights: Rights, asked: Asked) -> dict[str, Any]:
+    lacking = await rights.lacking(rights_of(asked.wanted.streams))
+    return {"events": [item.document for item in items], "next": after, "lacking": lacking}
 
 
 async def letters(link: Link, rights: Rights, query: Mapping[str, str], *, seconds: float) -> dict[str, Any]:
@@ -132,7 +144,8 @@ async def letters(link: Link, rights: Rights, query: Mapping[str, str], *, secon
                     shown.append(dict(item.document))
     except TimeoutError:
         raise RefusedError(503, "the letters could not be read in time", "try again") from None
-    return {"letters": shown[::-1], "most": LETTERS_MOST}
+    lacking = await rights.lacking(rights_of(wanted.streams))
+    return {"letters": shown[::-1], "most": LETTERS_MOST, "lacking": lacking}
 
 
 async def letter_page(link: Link, rights: Rights, sequence: int) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def top(  # noqa: PLR0913, PLR0917 - a command's flags
         list[str] | None, typer.Option("--namespace", "-n", help="to look at (repeatable); all, if not given")
     ] = None,
     words: Annotated[str, typer.Option("--filter", metavar="WORDS", help="which all have to be in a line")] = "",
-    sort: Annotated[str, typer.Option(metavar="COLUMN", help="as the headings are called")] = "state",
+    sort: Annotated[str, typer.Option(metavar="COLUMN", help="as the headings are called")] = "health",
     reverse: Annotated[bool, typer.Option("--reverse", "-r", help="the other way round")] = False,
     once: Annotated[bool, typer.Option("--once", help="print what there is, and end")] = False,
     kubeconfig: KubeconfigOption = None,

@@ -171,11 +171,11 @@ def test_a_slot_in_the_ledger_changes_its_node_alone() -> None:
 
 def test_a_part_that_may_not_be_read_is_an_entity_that_says_so() -> None:
     composer = Composer()
-    composer.say(PartStatus("nodes", True, {"": ("not allowed to list nodes", "ask")}))
+    composer.report(PartStatus("nodes", True, {"": ("not allowed to list nodes", "ask")}))
     part = composer.flush()["part/nodes"]
     assert part is not None
-    assert part["lacking"] == [{"namespace": None, "say": "not allowed to list nodes", "do": "ask"}]
-    assert part["state"] == "troubled"
+    assert part["lacking"] == [{"namespace": None, "message": "not allowed to list nodes", "do": "ask"}]
+    assert part["health"] == "Degraded"
 
 
 def test_passwords_in_addresses_and_endless_texts_stay_out() -> None:
@@ -185,8 +185,8 @@ def test_passwords_in_addresses_and_endless_texts_stay_out() -> None:
     composer.take("applications", "team/shop", view_app_card(filled(app)))
     entity = composer.flush()["application/team/shop"]
     assert entity is not None
-    assert "hunter2" not in entity["why"]
-    assert len(entity["why"]) <= 400
+    assert "hunter2" not in entity["message"]
+    assert len(entity["message"]) <= 400
 
 
 def test_a_service_is_of_the_lattice_that_its_application_names() -> None:
@@ -216,11 +216,11 @@ def test_a_node_that_a_shim_selects_is_opted_in_as_in_trellis_nodes() -> None:
     for name, node in nodes.items():
         composer.take("nodes", name, node)
     card = view_shim_card(filled(objects.shim("spin")))
-    for found, wish in ((None, "Out"), (card, "In"), (None, "Out")):
+    for found, wish in ((None, "false"), (card, "true"), (None, "false")):
         composer.take("shims", "spin", found)
         shown.write(composer.flush())
         phases = {name: shown.entities[f"node/{name}"] for name in nodes}
         shims = [found.view] if found is not None else []
         rows = {row.name: row for row in rows_of(nodes.values(), {}, Ledger({}), shims)}
         assert {name: one["phase"] for name, one in phases.items()} == {name: row.state for name, row in rows.items()}
-        assert {one["wish"] for one in phases.values()} == {wish}
+        assert {one["opt_in"] for one in phases.values()} == {wish}

@@ -97,6 +97,6 @@ class Audience:
     def _revise(self) -> None:
         self._watches.forget_refused()
         for status in self._watches.statuses():
-            self._composer.say(status)
+            self._composer.report(status)
         if self.journal.write(self._composer.flush()):
             self.news.tell()

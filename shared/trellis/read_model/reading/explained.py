@@ -30,6 +30,7 @@ from trellis.lattice.domain.service_views import POD_SELECTOR, SLICE_SELECTOR, v
 from trellis.provisioning.ledger import Ledger, read_ledger
 from trellis.provisioning.nodes_and_jobs import view_node
 from trellis.provisioning.reasons import NODE_UPDATE_REFUSED, Reason
+from trellis.provisioning.shim_status import read_status
 from trellis.provisioning.shims import view_shim
 from trellis.provisioning.views import INSTALLER_JOBS
 from trellis.read_model.errors import AnswerError
@@ -106,21 +107,25 @@ async def node_page(reading: Reading, installers: str, name: str) -> Explanation
     if jobs:
         events += await reading.list(EVENTS, installers, fields=_WARNING)
     views, beside = [view_shim(one) for one in shims], Beside(leaders, events, reading.notes)
-    return explain_node(NodeSnapshot(node, installers, jobs, pods, views, held_shims(shims), ledger, beside))
+    statuses = {view.name: read_status(one) for view, one in zip(views, shims, strict=True)}
+    held = held_shims(shims)
+    return explain_node(NodeSnapshot(node, installers, jobs, pods, views, held, statuses, ledger, beside))
 
 
 async def shim_page(reading: Reading, installers: str, name: str) -> Explanation:
     """Return the page of a Shim; ``installers``: namespace of the installer Jobs."""
     shim = await find(reading, SHIMS, SHIM, name)
-    nodes, held, events, ledger, leaders = await asyncio.gather(
+    nodes, shims, held, events, ledger, leaders = await asyncio.gather(
         reading.list(NODES),
+        reading.list(SHIMS),
         held_up(reading, installers),
         _events_of(reading, shim),
         _ledger(reading),
         _provisioning(reading),
     )
     views, beside = [view_node(one) for one in nodes], Beside(leaders, events, reading.notes)
-    return explain_shim(ShimSnapshot(shim, views, held, ledger, beside))
+    every = [view_shim(one) for one in shims]
+    return explain_shim(ShimSnapshot(shim, views, every, held, ledger, beside))
 
 
 async def held_up(reading: Reading, installers: str) -> dict[str, Line]:
