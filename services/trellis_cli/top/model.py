@@ -129,7 +129,7 @@ SHEETS: Final[Mapping[Kind, Sheet]] = {
     Kind.NODES: Sheet(
         "node",
         (_NAME, _HEALTH, _field("PHASE"), Column("SHIMS", _shims), _number("ATTEMPT", lambda one: one["attempt"])),
-        ("nodes", "shims", "jobs", "ledgers"),
+        ("nodes", "shims", "jobs", "installers", "ledgers"),
     ),
     Kind.SHIMS: Sheet(
         "shim",

@@ -19,6 +19,7 @@ from trellis.read_model.entities.cards import (
     view_controller_card,
     view_ends,
     view_group_card,
+    view_installer,
     view_service_card,
     view_shim_card,
 )
@@ -49,6 +50,13 @@ def job(node: str, *, failed: bool) -> dict[str, Any]:
             "status": {"conditions": [{"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:09Z"}]},
         }
     )
+
+
+def installer_pod(node: str) -> dict[str, Any]:
+    waiting = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
+    labels = {"batch.kubernetes.io/job-name": f"{node}-job"}
+    status = {"phase": "Pending", "containerStatuses": [{"name": "installer", "state": waiting}]}
+    return {"metadata": {"name": f"{node}-pod", "namespace": "trellis-installers", "labels": labels}, "status": status}
 
 
 def ledger(*nodes: str, halted: bool = False) -> Ledger:
@@ -104,9 +112,13 @@ VIEWS: dict[str, dict[str, list[Any]]] = {
         for name in _UIDS
     },
     "jobs": {
-        f"trellis-installers/{name}-job": [view_job(job(name, failed=failed)) for failed in (True, False)]
+        f"trellis-installers/{name}-job": [
+            *(view_job(job(name, failed=failed)) for failed in (True, False)),
+            view_job(job(name, failed=False) | {"status": {}}),
+        ]
         for name in _UIDS
     },
+    "installers": {f"trellis-installers/{name}-pod": [view_installer(filled(installer_pod(name)))] for name in _UIDS},
     "ledgers": {"trellis-system/trellis-rollout": [ledger(), ledger("n1"), ledger("n1", "n2", halted=True)]},
     "shims": {
         name: [view_shim_card(filled(one)) for one in (objects.shim(name), paused(name), blocked(name), default(name))]

@@ -205,17 +205,6 @@ CAUSES: dict[str, tuple[AppSnapshot, str, list[str]]] = {
         "hosts",
         ["team/group", "lattice east", "0 of 2", "Secret team/x is missing"],
     ),
-    "loopback": (
-        replace(
-            WELL,
-            services=[],
-            warnings=[
-                Warned("team/group", "LoopbackAddress", "application web of lattice east: it listens on 127.0.0.1")
-            ],
-        ),
-        "event",
-        ["LoopbackAddress", "team/group", "application web of lattice east: it listens on 127.0.0.1"],
-    ),
     "nobody leads and it was never looked at": (
         replace(WELL, app=stored(), beside=UNLED),
         "application-manager",
@@ -241,6 +230,13 @@ def test_the_first_line_names_the_cause_and_what_to_do(world: AppSnapshot, about
     assert page.cause is not None
     assert (page.subject, page.cause.about) == ("application team/web", about)
     assert lacking(page.headline, *named) == []
+
+
+def test_events_about_its_service_are_shown_and_are_not_its_own_cause() -> None:
+    warning = Warned("team/group", "LoopbackAddress", "application web of lattice east: it listens on 127.0.0.1")
+    page = explain_application(replace(WELL, services=[], warnings=[warning]))
+    assert page.cause is None
+    assert any("LoopbackAddress" in line.text for line in page.lines)
 
 
 def test_it_is_found_by_its_name_in_wadm() -> None:

@@ -113,10 +113,11 @@ def test_a_group_of_hosts_names_its_cause(manifest: Manifest, about: str, named:
     assert lacking(page.headline, *named) == []
 
 
-def test_a_group_that_is_well_or_only_new_is_ready() -> None:
+def test_a_healthy_group_is_ready_and_a_new_one_progresses() -> None:
     new = group(READY, FINE, said("HostsReporting", "Unknown", "WaitingForHosts", "1 of 2"))
-    for one in (group(), new):
-        assert explain_group(one, Beside([LEADER])).cause is None
+    assert explain_group(group(), Beside([LEADER])).cause is None
+    verdict = explain_group(new, Beside([LEADER])).verdict
+    assert (verdict.health, verdict.reason) == (Health.PROGRESSING, "WaitingForHosts")
     unled = explain_group(group(), Beside([replace(LEADER, holder="")]))
     assert "host-manager" in unled.headline
     assert (unled.verdict.health, unled.verdict.reason) == (Health.HEALTHY, "HostsReady")

@@ -19,6 +19,8 @@ from trellis.provisioning.shims import ShimView, view_shim
 from trellis.read_model.explain.application import AppGroup, AppState, app_group, app_state
 from trellis.read_model.explain.controller import controller_health
 from trellis.read_model.explain.hosts import group_health
+from trellis.read_model.explain.job import LABEL_JOB_NAME, stopped_pod
+from trellis.read_model.explain.page import Line
 from trellis.read_model.health import Verdict
 from trellis.read_model.tables.apps import row_of
 from trellis.read_model.tables.controllers import controller_row
@@ -37,6 +39,21 @@ class ShimCard:
 def view_shim_card(manifest: dict[str, Any]) -> ShimCard:
     """Project a Shim."""
     return ShimCard(view_shim(manifest), read_status(manifest))
+
+
+@dataclass(frozen=True, slots=True)
+class InstallerCard:
+    """A pod of an installer Job that does not start. ``job``: name of the Job; ``cause``: as its node's page has it."""
+
+    job: str
+    cause: Line
+
+
+def view_installer(manifest: Manifest) -> InstallerCard | None:
+    """Project a pod of an installer Job, None if it starts."""
+    cause = stopped_pod(manifest)
+    job = (manifest["metadata"].get("labels") or {}).get(LABEL_JOB_NAME, "")
+    return InstallerCard(job, cause) if cause is not None else None
 
 
 def view_ledger(manifest: dict[str, Any]) -> Ledger | None:

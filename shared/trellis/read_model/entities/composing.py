@@ -7,20 +7,29 @@ of a composer that received only the final state; its test compares both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from trellis.lattice.domain.service_views import PodView
 from trellis.provisioning.job_index import JobIndex
 from trellis.provisioning.ledger import Ledger
-from trellis.provisioning.views import JobView, NodeView
+from trellis.provisioning.views import JobState, JobView, NodeView
 from trellis.read_model.entities import entities
-from trellis.read_model.entities.cards import AppCard, ControllerCard, Ends, GroupCard, ServiceCard, ShimCard
+from trellis.read_model.entities.cards import (
+    AppCard,
+    ControllerCard,
+    Ends,
+    GroupCard,
+    InstallerCard,
+    ServiceCard,
+    ShimCard,
+)
 from trellis.read_model.entities.entities import PartStatus, identity, of_key
 from trellis.read_model.entities.journal import Entity
 from trellis.read_model.explain.application import AppGroup
-from trellis.read_model.tables.nodes import row_of
+from trellis.read_model.explain.page import Line
+from trellis.read_model.tables.nodes import row_of, with_causes
 from trellis.read_model.tables.rollout import Outlook, ShimNode, Standing, World, node_of, outlook_of, standing_with
 
 _NO_LEDGER: Final = Ledger({})
@@ -32,6 +41,7 @@ class Seen:
 
     nodes: dict[str, NodeView] = field(default_factory=dict)
     jobs: dict[str, JobView] = field(default_factory=dict)
+    installers: dict[str, InstallerCard] = field(default_factory=dict)
     ledgers: dict[str, Ledger] = field(default_factory=dict)
     shims: dict[str, ShimCard] = field(default_factory=dict)
     groups: dict[str, GroupCard] = field(default_factory=dict)
@@ -101,6 +111,10 @@ class Composer:
             case "jobs":
                 self._jobs.change(old, new)
                 self._dirty["nodes"].update(one.node for one in (old, new) if one is not None)
+            case "installers":
+                self._dirty["nodes"].update(
+                    one.node for one in self.seen.jobs.values() if one.name in {each.job for each in (old, new) if each}
+                )
             case "pods":
                 _move(self._pods_of, key, old and old.group_key, new and new.group_key)
             case "slices":
@@ -126,7 +140,7 @@ class Composer:
 
     def _nodes_and_shims(self, dirty: dict[str, set[str]]) -> Iterator[tuple[str, Entity | None]]:
         ledger = next(iter(self.seen.ledgers.values()), _NO_LEDGER)
-        touched = set(dirty["nodes"])
+        touched, held = set(dirty["nodes"]), self._held()
         if dirty["shims"]:
             # The stage shows whether a Shim selects a node, except on nodes where no installer runs.
             touched.update(node.name for node in self.seen.nodes.values() if node.skip is not None)
@@ -135,7 +149,7 @@ class Composer:
             yield of_key("shim", name), None
         if dirty["nodes"] or dirty["shims"] or dirty["ledgers"]:
             for name, card in self.seen.shims.items():
-                standing = self._standing(card, ledger, dirty["nodes"], touched)
+                standing = self._standing(card, (ledger, held), dirty["nodes"], touched)
                 yield of_key("shim", name), entities.shim_entity(standing, card.view.handler, paused=card.view.paused)
         shims = [card.view for card in self.seen.shims.values()]
         for name in touched:
@@ -145,16 +159,20 @@ class Composer:
                 continue
             stages = {shim: one.nodes[name] for shim, one in self._rollouts.items() if name in one.nodes}
             row = row_of(node, self._jobs.of_uid(node.uid), ledger.entries.get(node.uid), shims, stages)
+            row = with_causes([row], held)[0]
             yield of_key("node", name), entities.node_entity(row, node.architecture, stages)
 
-    def _standing(self, card: ShimCard, ledger: Ledger, dirty: set[str], touched: set[str]) -> Standing:
+    def _standing(
+        self, card: ShimCard, of_nodes: tuple[Ledger, Mapping[str, Line]], dirty: set[str], touched: set[str]
+    ) -> Standing:
         """Return the state of a rollout; nodes whose stage changed are added to ``touched``.
 
         While the input that all nodes share is unchanged, only changed nodes are read: pages follow rollouts over
         thousands of nodes.
         """
         shims, nodes = tuple(one.view for one in self.seen.shims.values()), self.seen.nodes
-        world = World(card.view, card.status, shims, tuple(nodes.values()), ledger)
+        ledger, held = of_nodes
+        world = World(card.view, card.status, shims, tuple(nodes.values()), ledger, held=held)
         outlook, former = outlook_of(world), self._rollouts.get(card.view.name)
         if former is not None and former.outlook == outlook:
             rollout, to_read = former, set(dirty)
@@ -171,6 +189,13 @@ class Composer:
             else:
                 rollout.nodes[name] = stage
         return standing_with(world, outlook, rollout.nodes.values())
+
+    def _held(self) -> dict[str, Line]:
+        """Return by name of a node the cause that the pod of its installer Job does not start."""
+        if not self.seen.installers:
+            return {}
+        nodes = {job.name: job.node for job in self.seen.jobs.values() if job.state is JobState.ACTIVE}
+        return {nodes[one.job]: one.cause for one in self.seen.installers.values() if one.job in nodes}
 
     def _groups_and_hosts(self, dirty: dict[str, set[str]]) -> Iterator[tuple[str, Entity | None]]:
         for key in dirty["groups"]:

@@ -137,8 +137,8 @@ def _chain(world: AppSnapshot) -> Iterator[Line]:
     yield from _besides(status)
     yield from _phase(item, status)
     yield from _service(world, row.namespace, row.application, row.lattice)
-    mirrored = any(one.application == row.application and one.namespace == row.namespace for one in world.services)
-    yield from told_of(world.warnings, row.application, Rank.ASIDE if mirrored else Rank.CAUSE)
+    # That it gets no Service is the state of the Service, which has a page of its own.
+    yield from told_of(world.warnings, row.application, Rank.ASIDE)
 
 
 def _object(metadata: Manifest) -> Line:

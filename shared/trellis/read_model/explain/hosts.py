@@ -41,7 +41,7 @@ def group_cause(group: Manifest) -> Line | None:
 
 def group_health(group: Manifest) -> Verdict:
     """Return the health of a group."""
-    return verdict_of(group_cause(group), str(condition(group.get("status") or {}, "Ready").get("reason") or HEALTHY))
+    return verdict_of(group_cause(group), str(_available(group.get("status") or {}).get("reason") or HEALTHY))
 
 
 def host_health(pod: PodView, reported: str, group: Verdict | None) -> Verdict:
@@ -104,8 +104,12 @@ def _degraded(namespace: str, said: Manifest) -> Line:
     return Line("degraded", text, False, do, Rank.CAUSE, reason)
 
 
+def _available(status: Manifest) -> Manifest:
+    return condition(status, "Available") or condition(status, "Ready")
+
+
 def _counts(status: Manifest) -> Iterator[Line]:
-    ready = condition(status, "Ready")
+    ready = _available(status)
     if ready:
         reason = str(ready.get("reason") or "")
         missing = Health.MISSING if reason == "NotCreated" else None
@@ -135,8 +139,10 @@ def lattice_lines(namespace: str, spec: Manifest, status: Manifest) -> Iterator[
 
 def _not_reporting(namespace: str, spec: Manifest, said: Manifest) -> Line:
     reason, message = str(said.get("reason") or ""), str(said.get("message") or "")
-    if reason in {"WaitingForHosts", "HostIDUnknown"}:
-        return Line("lattice", f"{reason}: {message}")  # a new group, or one whose adopted template is kept
+    if reason == "HostIDUnknown":
+        return Line("lattice", f"{reason}: {message}")  # the template of an adopted group is kept
+    if reason == "WaitingForHosts":
+        return Line("lattice", f"{reason}: {message}", well=False, reason=reason)
     if reason not in UNHEARD:
         return Line("lattice", f"{reason}: {message}", well=False, rank=Rank.CAUSE, reason=reason)
     secret = spec.get("secretName")

@@ -20,7 +20,7 @@ from trellis.read_model.explain.page import PULL_FAILED, Line, Rank, told_since,
 
 Manifest = Mapping[str, Any]
 
-_LABEL_JOB_NAME: Final = "batch.kubernetes.io/job-name"
+LABEL_JOB_NAME: Final = "batch.kubernetes.io/job-name"
 _LACKED: Final = re.compile(r"Unable to retrieve some image pull secrets \((?P<names>[^)]*)\)")
 """Message of the kubelet in an Event; it still pulls, without the Secret."""
 _CREATE: Final = " is not there: create it"
@@ -71,12 +71,17 @@ def held_up(job: Manifest, pods: Sequence[Manifest], events: Sequence[Manifest])
     metadata = job["metadata"]
     if (job.get("spec") or {}).get("suspend"):
         return _no_pod(metadata["namespace"], SUSPENDED)
-    mine = [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(_LABEL_JOB_NAME) == metadata["name"]]
+    mine = [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(LABEL_JOB_NAME) == metadata["name"]]
     if not mine:
         told = [one for one in warnings_of(events, metadata["uid"]) if one.get("reason") == "FailedCreate"]
         return _no_pod(metadata["namespace"], refused_pod(told[0])) if told else None
     pod = max(mine, key=lambda one: str(one["metadata"].get("creationTimestamp") or ""))
     return _waits(pod, warnings_of(events, pod["metadata"]["uid"]))
+
+
+def stopped_pod(pod: Manifest) -> Line | None:
+    """Return the cause that a pod of an installer does not start, by its own status, None if it does."""
+    return _waits(pod, ())
 
 
 def _no_pod(namespace: str, message: str) -> Line:
@@ -233,5 +238,5 @@ def _by_uid(events: Iterable[Manifest]) -> dict[str, list[Manifest]]:
 def _by_job(pods: Iterable[Manifest]) -> dict[str, list[Manifest]]:
     found: dict[str, list[Manifest]] = {}
     for pod in pods:
-        found.setdefault(str((pod["metadata"].get("labels") or {}).get(_LABEL_JOB_NAME)), []).append(pod)
+        found.setdefault(str((pod["metadata"].get("labels") or {}).get(LABEL_JOB_NAME)), []).append(pod)
     return found

@@ -167,7 +167,10 @@ def row_of(
         concern=touched or wish is not Wish.OUT,
         reason=reason,
     )
-    return replace(row, verdict=node_health(row, stages or {}))
+    found = stages or {}
+    if job is not None and job.has_pods:  # the rejection of another node's pod
+        found = {name: replace(one, rejected="") for name, one in found.items()}
+    return replace(row, verdict=node_health(row, found))
 
 
 def node_health(row: NodeRow, stages: Mapping[str, ShimNode], held: Line | None = None) -> Verdict:
@@ -184,9 +187,20 @@ def node_health(row: NodeRow, stages: Mapping[str, ShimNode], held: Line | None 
         return held.verdict
     if row.state is NodeState.FAILED:
         return Verdict(Health.DEGRADED, row.reason, row.message)
+    return _held_by_shim(row, stages) or _progress(row, stages)
+
+
+def _held_by_shim(row: NodeRow, stages: Mapping[str, ShimNode]) -> Verdict | None:
+    """Return the health if a Shim is held on the node, or its installers are rejected."""
     for name, one in sorted(stages.items()):
         if one.stage is NodeStage.HELD:
             return Verdict(_HELD.get(one.message, Health.DEGRADED), one.message, f"Shim {name} is not installed")
+        if one.rejected and row.state in UNDONE:
+            return Verdict(Health.DEGRADED, one.rejected, f"`trellis explain shim/{name}` shows the rejection")
+    return None
+
+
+def _progress(row: NodeRow, stages: Mapping[str, ShimNode]) -> Verdict:
     if row.state is NodeState.READY and all(one.stage is NodeStage.UPDATED for one in stages.values()):
         return Verdict(Health.HEALTHY, row.state.value, row.message)
     state = NodeState.PROVISIONING if row.state is NodeState.READY else row.state

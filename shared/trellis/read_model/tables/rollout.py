@@ -51,6 +51,10 @@ _OF_SPEC: Final = frozenset(refusal.value for refusal in Refusal)
 """Reasons for which a node is held until the spec of a Shim changes."""
 
 
+_OF_INSTALLERS: Final = frozenset({NodeReason.JOB_REFUSED.value, NodeReason.INSTALLER_REFUSED.value})
+"""Reasons of Degraded for an installer Job, or its pod, that the API server rejects."""
+
+
 class NodeStage(StrEnum):
     """Stage of one node on its way to the version of the spec."""
 
@@ -100,6 +104,7 @@ class ShimNode:
     stage: NodeStage
     attempt: int | None = None
     message: str = ""
+    rejected: str = ""
 
     def document(self) -> dict[str, object]:
         """Return the node for JSON."""
@@ -177,6 +182,7 @@ class Outlook:
     halted: bool
     blocked: str
     held: bool
+    rejected: str = ""
 
 
 def outlook_of(world: World) -> Outlook:
@@ -188,6 +194,7 @@ def outlook_of(world: World) -> Outlook:
         is_halted(world),
         blocked.reason if blocked else "",
         _other_controller(world) is not None,
+        rejected.reason if (rejected := _degraded(world, _OF_INSTALLERS)) else "",
     )
 
 
@@ -305,13 +312,16 @@ def node_of(world: World, node: NodeView, outlook: Outlook) -> ShimNode | None:
         return None
     failure = _failure(world, node, auto)
     if entry is not None and not _ended(entry, failure):
-        return ShimNode(node.name, NodeStage.IN_WORK, entry.attempt, node.failure or "" if failure else "")
+        message = node.failure or "" if failure else ""
+        return ShimNode(node.name, NodeStage.IN_WORK, entry.attempt, message, outlook.rejected)
     if failure is not None:
         return ShimNode(node.name, NodeStage.FAILED, failure.attempt, node.failure or "no reason given")
     if not wanted:
         return ShimNode(node.name, NodeStage.LEAVING)
     reason = _hold(world, wish, halted)
-    return ShimNode(node.name, NodeStage.HELD if reason else NodeStage.WAITING, message=reason)
+    if reason:
+        return ShimNode(node.name, NodeStage.HELD, message=reason)
+    return ShimNode(node.name, NodeStage.WAITING, rejected=outlook.rejected)
 
 
 def stages_of(

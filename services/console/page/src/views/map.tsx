@@ -61,7 +61,7 @@ function NodesLane({ selected, linked }: LaneProps): JSX.Element {
         <Shims />
       </header>
       <div class="lane-body" data-scrolls>
-        <Lacking parts={["nodes", "jobs", "ledgers"]} />
+        <Lacking parts={["nodes", "jobs", "installers", "ledgers"]} />
         {nodes.length === 0 ? <Nothing parts={["nodes"]} all={all.length} what="nodes" /> : null}
         <Virtual
           items={nodes}

@@ -13,7 +13,7 @@ import { narrow } from "../ui/narrow.ts";
 import { Said } from "../ui/said.tsx";
 import { Virtual } from "../ui/virtual.tsx";
 
-const PARTS = ["shims", "nodes", "jobs", "ledgers"];
+const PARTS = ["shims", "nodes", "jobs", "installers", "ledgers"];
 
 export function RolloutsView(): JSX.Element {
   const shims = known().all("shim");
