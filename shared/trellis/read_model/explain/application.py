@@ -234,8 +234,8 @@ def _phase(item: Manifest, status: Manifest) -> Iterator[Line]:
     text = f"{phase}, {f'version {deployed} is deployed' if deployed else 'no version is deployed'}, {versions} in wadm"
     text += f": {status['message']}" if status.get("message") else ""
     well = False if phase in TROUBLE else phase in {"Deployed", "Undeployed"} or None
-    rank, state = Rank.CAUSE if status.get("message") else Rank.SYMPTOM, _PHASES.get(phase)
-    yield Line("wadm", text, well, rank=rank, reason=phase, state=state)
+    rank = Rank.CAUSE if status.get("message") else Rank.SYMPTOM
+    yield Line("wadm", text, well, rank=rank, reason=phase, state=_PHASES.get(phase))
     for one in status.get("scalers") or ():
         state, message = str(one.get("status") or ""), str(one.get("message") or "")
         text = f"{one.get('kind')} {one.get('name')}: {state}" + (f": {message}" if message else "")
