@@ -70,7 +70,7 @@ async def _read(settings: ClientSettings) -> Rollout:
         held = held_up(reading, settings.installer_namespace)
         rollout, lines = await asyncio.gather(read_rollout(kube, settings), held)
     unread = (line.text for line in reading.notes if "jobs.batch" not in line.text)  # the rollout's notes tell of Jobs
-    rows = with_causes(rollout.rows, {name: line.text for name, line in lines.items()})
+    rows = with_causes(rollout.rows, lines)
     return replace(rollout, rows=rows, notes=(*rollout.notes, *unread))
 
 

@@ -74,18 +74,18 @@ class Authentication:
     async def log_in(self, request: web.Request) -> tuple[Viewer, web.Response]:
         """Return who the token in a body is of, and the answer with a cookie; raises RefusedError."""
         if self._proxy is not None:
-            raise bad("nobody logs in here", "the proxy in front says who you are")
+            raise bad("login is disabled", "the proxy authenticates viewers")
         self._from_us(request)
         token = token_of((await _body(request, self._body)).get("token"))
         if not self._logins.take(time.monotonic()):
-            raise busy("too many log in at once")
+            raise busy("too many login attempts")
         async with self._login_turn:
             try:
                 viewer = by_token(token, await who_is(self._anonymous().with_token(token)))
             except KubeError as error:
                 if error.status == 401:
                     raise RefusedError(
-                        401, "the API server does not know this token", "give another one: is it expired?"
+                        401, "the API server rejects this token", "use another one, it may have expired"
                     ) from None
                 raise of_kube(error) from None
         if former := self._cookie(request):
@@ -128,7 +128,7 @@ class Authentication:
         host = self._host or request.headers.get("Host", "").lower()
         if not origin or origin != host:
             raise RefusedError(
-                403, "this does not come from a page of the console", "open the console by its own address"
+                403, "the request is not from a page of the console", "open the console at its own address"
             )
 
 
@@ -142,19 +142,19 @@ def _origin(text: str) -> str:
 
 async def _body(request: web.Request, seconds: float) -> dict[str, Any]:
     if request.content_type != _JSON:
-        raise RefusedError(415, "the body is no JSON", f"send it as {_JSON}")
+        raise RefusedError(415, "the body is not JSON", f"send it as {_JSON}")
     try:
         async with asyncio.timeout(seconds):
             body = await request.read()
     except TimeoutError:
         request.protocol.force_close()  # or it would wait for the rest of it
-        raise RefusedError(408, "the body did not come in time", "send it at once") from None
+        raise RefusedError(408, "reading the body timed out", "retry") from None
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError:
-        raise bad("the body is no JSON", 'send such as {"token": "…"}') from None
+        raise bad("the body is not JSON", 'send {"token": "…"}') from None
     if not isinstance(found, dict):
-        raise bad("the body is no object", 'send such as {"token": "…"}')
+        raise bad("the body is not an object", 'send {"token": "…"}')
     return found
 
 

@@ -57,7 +57,7 @@ def token_of(given: object) -> str:
     text = given.strip() if isinstance(given, str) else ""
     text = text.removeprefix("Bearer ").strip()
     if not text or len(text) > TOKEN_CHARACTERS or not _TOKEN.fullmatch(text):
-        raise bad("that is no bearer token", "give one as `kubectl create token` prints it")
+        raise bad("invalid bearer token", "use the output of `kubectl create token`")
     return text
 
 
@@ -70,7 +70,7 @@ def by_token(token: str, review: Mapping[str, Any]) -> Viewer:
     info = (review.get("status") or {}).get("userInfo") or {}
     user = str(info.get("username") or "")
     if user in _ANONYMOUS:
-        raise RefusedError(401, "the API server does not know this token", "give another one: is it expired?")
+        raise RefusedError(401, "the API server rejects this token", "use another one, it may have expired")
     # By its digest: two tokens of a user may be bound to other things.
     key = f"token/{hashlib.sha256(token.encode()).hexdigest()}"
     return Viewer(key, user, tuple(sorted(map(str, info.get("groups") or ()))), token)
@@ -85,17 +85,15 @@ def by_proxy(proxy: Proxy, headers: Mapping[str, Sequence[str]], certificate: fr
         RefusedError: it is not the proxy that speaks, or it names nobody, or somebody whom it may not.
     """
     if not _trusted(proxy, headers.get(SECRET_HEADER.lower(), ()), certificate):
-        raise RefusedError(
-            403, "this console is seen through its proxy alone", "open it by the address that the proxy has"
-        )
+        raise RefusedError(403, "the console is available only through its proxy", "use the address of the proxy")
     users = headers.get(proxy.user_header.lower(), ())
     if len(users) != 1 or not users[0].strip():
-        raise RefusedError(403, "the proxy does not say who you are", "log in there")
+        raise RefusedError(403, "the proxy sends no user", "log in at the proxy")
     user = _name(users[0].strip(), proxy)
     said = [part.strip() for value in headers.get(proxy.groups_header.lower(), ()) for part in value.split(",")]
     groups = tuple(sorted({_name(group, proxy) for group in said if group}))
     if len(groups) > _GROUPS_MOST:
-        raise RefusedError(403, f"you are in more than {_GROUPS_MOST} groups", "have the proxy send those that count")
+        raise RefusedError(403, f"more than {_GROUPS_MOST} groups", "configure the proxy to send fewer groups")
     digest = hashlib.sha256("\0".join((user, *groups)).encode()).hexdigest()
     return Viewer(f"proxy/{digest}", user, groups)
 
@@ -112,11 +110,11 @@ def _trusted(proxy: Proxy, secrets: Sequence[str], certificate: frozenset[str]) 
 
 def _name(name: str, proxy: Proxy) -> str:
     if len(name) > _NAME_MOST or not name.isprintable():
-        raise RefusedError(403, "the proxy sends a name that is none", "have it send names of users and groups")
+        raise RefusedError(403, "the proxy sends an invalid name", "configure it to send names of users and groups")
     if name.startswith(_SYSTEM) and not proxy.system:
         raise RefusedError(
             403,
             "the proxy names a system: user or group",
-            "have it leave these out, or set TRELLIS_CONSOLE_SYSTEM_IDENTITIES",
+            "configure it to omit them, or set TRELLIS_CONSOLE_SYSTEM_IDENTITIES",
         )
     return name

@@ -71,7 +71,7 @@ class Sessions:
     def _make_room(self, user: str) -> None:
         most = greedy(user, [session.viewer.user for session in self._by_digest.values()])
         if most is None:
-            raise busy("too many viewers are logged in", 60)
+            raise busy("too many sessions", 60)
         theirs = [(session.used, digest) for digest, session in self._by_digest.items() if session.viewer.user == most]
         del self._by_digest[min(theirs)[1]]
 

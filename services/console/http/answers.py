@@ -37,9 +37,9 @@ HEADERS: Final[Mapping[str, str]] = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 _MEANT: Final[Mapping[int, tuple[str, str]]] = {
-    404: ("there is nothing at this address", "docs/console.md lists what there is"),
-    405: ("this can be read, not changed", "send GET"),
-    413: ("the body is too long", "send less"),
+    404: ("not found", "docs/console.md lists the addresses"),
+    405: ("method not allowed", "use GET"),
+    413: ("the body is too long", "send a shorter one"),
 }
 _STREAM: Final = "text/event-stream"
 
@@ -102,16 +102,16 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     except RefusedError as error:
         return refusal(error)
     except JaegerError as error:
-        return refusal(RefusedError(502, str(error), "try again; TRELLIS_JAEGER_URL says where the console asks"))
+        return refusal(RefusedError(502, str(error), "retry; check TRELLIS_JAEGER_URL"))
     except AnswerError as error:
-        return refusal(RefusedError(400, str(error), "ask otherwise"))
+        return refusal(RefusedError(400, str(error), "correct the request"))
     except KubeError as error:
         return refusal(of_kube(error))
     except web.HTTPException as error:
-        what, do = _MEANT.get(error.status, (error.reason, "docs/console.md says what can be asked"))
+        what, do = _MEANT.get(error.status, (error.reason, "docs/console.md describes the API"))
         return refusal(RefusedError(error.status, what, do))
     except (ConnectionError, TimeoutError):
         raise  # nobody is there to be answered
     except Exception:  # noqa: BLE001 - whatever it is, it tells the viewer nothing of itself
-        _log.exception("a request could not be answered", route=request.match_info.route.name)
-        return refusal(RefusedError(500, "the console made a mistake", "its log says which"))
+        _log.exception("request failed", route=request.match_info.route.name)
+        return refusal(RefusedError(500, "internal error", "see the log of the console"))

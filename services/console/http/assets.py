@@ -43,10 +43,10 @@ class Assets:
         body = self._files.get(name)
         if body is None and name == INDEX:
             raise RefusedError(
-                503, "the page is not built", "in a checkout, `trellis dev page` builds it; it needs node"
+                503, "the page is not built", "build it in a checkout with `trellis dev page`, which requires node"
             )
         if body is None:
-            raise RefusedError(404, "there is nothing at this address", "docs/console.md lists what there is")
+            raise RefusedError(404, "not found", "docs/console.md lists the addresses")
         kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
         charset = "utf-8" if kind.startswith("text/") or kind.endswith(("javascript", "json")) else None
         lasting = _LASTING.fullmatch(name) is not None

@@ -86,7 +86,7 @@ def _socket(settings: Settings) -> socket.socket:
         return socket.create_server(("", port))
     except OSError as error:
         why = error.strerror or str(error)
-        raise SettingsError(f"TRELLIS_CONSOLE_PORT: has {port}, which cannot be opened: {why}") from error
+        raise SettingsError(f"TRELLIS_CONSOLE_PORT: has {port}, cannot listen: {why}") from error
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | None:

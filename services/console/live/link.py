@@ -40,7 +40,7 @@ from trellis.telemetry.health import Health
 _RECALLED: Final = EVENTS_KEPT // 4
 """Messages of each stream that are read back at the start: a page shows what was, too."""
 _ALL: Final = ".>"
-_TRY: Final = "try again; `trellis check` says whether the bus is well"
+_TRY: Final = "retry; `trellis check` checks the bus"
 
 _log = get_logger(__name__)
 
@@ -66,8 +66,8 @@ class Link:
         self._timings: Final = timings
         self._client: UserClient | None = None
         self._away = (
-            "which cluster this is on the bus is not known yet",
-            "set TRELLIS_CLUSTER, or look as somebody who may get the namespace kube-system",
+            "the name of the cluster on the bus is unknown",
+            "set TRELLIS_CLUSTER, or log in as an account that can get the namespace kube-system",
         )
 
     @property
@@ -86,7 +86,7 @@ class Link:
                 why = "; ".join(dict.fromkeys(str(error) for error in errors.exceptions))
                 self._health.note("bus", why)
                 if self._away[0] != why:
-                    _log.warning("the bus cannot be read, trying on", error=why)
+                    _log.warning("bus unavailable, retrying", error=why)
                 self._away = (why, _TRY)
             finally:
                 await self._close()
@@ -104,7 +104,7 @@ class Link:
         """
         client = self._client
         if client is None:
-            raise RefusedError(503, f"the bus cannot be read: {self._away[0]}", self._away[1])
+            raise RefusedError(503, f"the bus is unavailable: {self._away[0]}", self._away[1])
         wanted = _roots(self._cluster.result())[stream].removesuffix(_ALL) + f".{subjects}"
         reader = StreamReader(client, stream, wanted, start, headers_only=headers_only)
         try:
@@ -112,7 +112,7 @@ class Link:
                 async for message in messages:
                     yield message, "" if reader.epoch is None else reader.epoch.token
         except BusError as error:
-            raise RefusedError(503, f"the bus cannot be read: {error}", _TRY) from None
+            raise RefusedError(503, f"the bus is unavailable: {error}", _TRY) from None
 
     async def _follow_all(self, name: str) -> None:
         inbox = inbox_prefix(CONSOLE, name)

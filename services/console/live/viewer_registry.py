@@ -149,7 +149,7 @@ class ViewerRegistry:
     async def reading(self, visit: Visit) -> AsyncIterator[None]:
         """Hold a place among those who read something at a time; raises RefusedError if a viewer reads too much."""
         if visit.reads.locked():
-            raise busy(f"you are reading {READS_EACH} things already")
+            raise busy(f"more than {READS_EACH} reads at a time")
         async with visit.reads, self._reads:
             yield
 
@@ -157,9 +157,9 @@ class ViewerRegistry:
     async def streaming(self, visit: Visit) -> AsyncIterator[None]:
         """Hold a place among the streams; raises RefusedError if there are too many."""
         if visit.streams >= STREAMS_EACH:
-            raise busy(f"you have {STREAMS_EACH} streams open already: close a tab", 10)
+            raise busy(f"more than {STREAMS_EACH} open streams: close a tab", 10)
         if self._streams >= STREAMS:
-            raise busy("too many pages are open", 30)
+            raise busy("too many open pages", 30)
         visit.streams += 1
         self._streams += 1
         try:
@@ -173,7 +173,7 @@ class ViewerRegistry:
         """See these namespaces (none: all) while the block runs, together with the viewer's other tabs."""
         watched = visit.watched.get(namespaces)
         if watched is None or watched.task.done():
-            assert self._group is not None, "the lobby runs"
+            assert self._group is not None, "the registry runs"
             audience = Audience(visit.kube, self._parts, namespaces, self._pace)
             _make_room_for(audience, visit)
             task = self._group.create_task(_run(audience), name="audience")
@@ -220,7 +220,7 @@ class ViewerRegistry:
             return
         most = greedy(user, [visit.viewer.user for visit in self._visits.values()])
         if most is None:
-            raise busy(f"{self._most} viewers are here, and there is no room for more", 30)
+            raise busy(f"the limit of {self._most} viewers is reached", 30)
         visit = next(one for one in self._visits.values() if one.viewer.user == most)
         visit.why = "again"  # he is somebody still, and may come back when there is room
         visit.over.set()
@@ -259,7 +259,7 @@ class ViewerRegistry:
                 await self._end(visit)
             elif now - visit.checked > self._timings.recheck:
                 visit.checked = now
-                assert self._group is not None, "this is called by what runs in it"
+                assert self._group is not None, "called within the group"
                 self._group.create_task(_recheck(visit), name="recheck")
 
     async def _end(self, visit: Visit) -> None:
@@ -283,7 +283,7 @@ def _make_room_for(audience: Audience, visit: Visit) -> None:
         if audience.watches + sum(one.audience.watches for one in visit.watched.values()) > WATCHES_EACH:
             visit.watched.pop(key).task.cancel()
     if audience.watches + sum(one.audience.watches for one in visit.watched.values()) > WATCHES_EACH:
-        raise busy("your tabs show too many namespaces: close one", 10)
+        raise busy("too many namespaces in all tabs: close one", 10)
 
 
 async def _run(audience: Audience) -> None:
@@ -291,7 +291,7 @@ async def _run(audience: Audience) -> None:
     try:
         await audience.run()
     except Exception:  # noqa: BLE001 - as a part of any service: never the process
-        _log.exception("what a viewer sees could not be kept up to date; it begins anew with his next stream")
+        _log.exception("watches of a viewer failed, restarting with the next stream")
 
 
 async def _stop(watched: Watched) -> None:
@@ -305,4 +305,4 @@ async def _recheck(visit: Visit) -> None:
     except Unauthorized:
         visit.over.set()
     except KubeError as error:
-        _log.debug("whether a viewer is still known cannot be asked", reason=error.reason)
+        _log.debug("cannot check the identity of a viewer", reason=error.reason)

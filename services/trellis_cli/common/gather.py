@@ -18,6 +18,7 @@ from trellis.kube.resources import CONFIGMAPS, JOBS, NODES, SHIMS, Manifest, Res
 from trellis.provisioning.job_index import JobIndex
 from trellis.provisioning.ledger import Ledger, read_ledger
 from trellis.provisioning.nodes_and_jobs import view_job, view_node
+from trellis.provisioning.shim_status import read_status
 from trellis.provisioning.shims import view_shim
 from trellis.provisioning.views import INSTALLER_JOBS
 from trellis.read_model.reading.cluster import Reading
@@ -103,7 +104,9 @@ async def read_rollout(kube: Kube, settings: ClientSettings) -> Rollout:
     reading = Reading(kube, settings.namespace)
     shims = await reading.list(SHIMS)
     notes += [line.text for line in reading.notes]
-    rows = rows_of(map(view_node, nodes.items), jobs.by_uid(), ledger, [*map(view_shim, shims)])
+    views = [*map(view_shim, shims)]
+    statuses = {view.name: read_status(one) for view, one in zip(views, shims, strict=True)}
+    rows = rows_of(map(view_node, nodes.items), jobs.by_uid(), ledger, views, statuses)
     return Rollout(rows, ledger, tuple(notes), tuple(shims))
 
 

@@ -20,7 +20,7 @@ from trellis.read_model.explain.subject import Beside, Subject, cause_of
 Manifest = Mapping[str, Any]
 
 BACKEND: Final = "secrets-backend"
-SUBJECT: Final = Subject("SecretGrant", "secretgrant", "kubectl get secretgrants -A", "in effect")
+SUBJECT: Final = Subject("SecretGrant", "secretgrant", "kubectl get secretgrants -A")
 
 
 @dataclass(frozen=True, slots=True)

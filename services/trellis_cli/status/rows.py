@@ -204,7 +204,7 @@ def secrets_part(grants: Sequence[Manifest], groups: Sequence[Manifest] | None, 
         see = f"kubectl get pods -n {place} -l app.kubernetes.io/component={BACKEND}"
         problems.append(f"no pod of {BACKEND} is ready, components get no Secrets: see `{see}`")
     if causes:
-        problems.append(named(Unwell("not in effect", "secretgrant", causes)))
+        problems.append(named(Unwell("not ready", "secretgrant", causes)))
     runs = f"{ready} of {len(pods)} pods of {BACKEND} ready" if pods else f"{BACKEND} has no separate pods"
     facts = {"grants": len(grants), "without_effect": sorted(causes), "causes": causes}
     text = f"{len(grants)} grants; {runs}"

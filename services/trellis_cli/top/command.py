@@ -86,7 +86,7 @@ def top(  # noqa: PLR0913, PLR0917 - a command's flags
     words: Annotated[
         str, typer.Option("--filter", metavar="WORDS", help="only lines that contain all these words")
     ] = "",
-    sort: Annotated[str, typer.Option(metavar="COLUMN", help="heading to sort by")] = "state",
+    sort: Annotated[str, typer.Option(metavar="COLUMN", help="heading to sort by")] = "health",
     reverse: Annotated[bool, typer.Option("--reverse", "-r", help="reverse the order")] = False,
     once: Annotated[bool, typer.Option("--once", help="print once and end")] = False,
     kubeconfig: KubeconfigOption = None,

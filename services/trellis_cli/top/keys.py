@@ -82,7 +82,7 @@ def press(screen: Screen, key: str, ids: Sequence[str]) -> Screen | None:
 
 
 def _sheet(screen: Screen, kind: Kind) -> Screen:
-    sort = screen.wanted.sort if screen.wanted.sort in sorts(kind) else "state"
+    sort = screen.wanted.sort if screen.wanted.sort in sorts(kind) else "health"
     return replace(screen, kind=kind, selected="", wanted=replace(screen.wanted, sort=sort))
 
 

@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from trellis.read_model.entities.entities import State
 from trellis.read_model.entities.journal import Entity
+from trellis.read_model.health import Health
 
 Entities = Mapping[str, Entity]
 _NONE: Final = "-"
 _KIB: Final = 1024.0
-_WORST_FIRST: Final = (State.TROUBLED, State.UNKNOWN, State.WORKING, State.WAITING, State.WELL, State.OFF)
-_RANK: Final = {state.value: rank for rank, state in enumerate(_WORST_FIRST)}
+_WORST_FIRST: Final = (
+    *(Health.DEGRADED, Health.MISSING, Health.UNKNOWN, Health.PROGRESSING, Health.SUSPENDED),
+    *(Health.HEALTHY, Health.NOT_OPTED_IN),
+)
+_RANK: Final = {health.value: rank for rank, health in enumerate(_WORST_FIRST)}
 _PART: Final = "part"
 
 
@@ -58,7 +61,7 @@ class Sheet:
 class Wanted:
     """How a sheet is asked for: by which column, upside down or not, and the words that all have to be in a row."""
 
-    sort: str = "state"
+    sort: str = "health"
     reverse: bool = False
     words: str = ""
 
@@ -108,25 +111,31 @@ def _shims(entity: Entity) -> str:
     return ", ".join(f"{name}:{one['stage']}" for name, one in entity["shims"].items())
 
 
+def _why(entity: Entity) -> str:
+    """Return ``Reason: message``, the reason once."""
+    reason, message = entity["reason"] or "", entity["message"] or ""
+    return message if message.startswith(f"{reason}:") else ": ".join(filter(None, (reason, message)))
+
+
 def _count(name: str) -> Callable[[Entity], Any]:
     return lambda entity: entity["counts"].get(name, 0)
 
 
 _NAMESPACE: Final = _field("NAMESPACE")
 _NAME: Final = _field("NAME")
-_STATE: Final = _field("STATE")
-_HEAD: Final = (_NAMESPACE, _NAME, _STATE)
+_HEALTH: Final = _field("HEALTH")
+_HEAD: Final = (_NAMESPACE, _NAME, _HEALTH)
 SHEETS: Final[Mapping[Kind, Sheet]] = {
     Kind.NODES: Sheet(
         "node",
-        (_NAME, _STATE, _field("PHASE"), Column("SHIMS", _shims), _number("ATTEMPT", lambda one: one["attempt"])),
-        ("nodes", "shims", "jobs", "ledgers"),
+        (_NAME, _HEALTH, _field("PHASE"), Column("SHIMS", _shims), _number("ATTEMPT", lambda one: one["attempt"])),
+        ("nodes", "shims", "jobs", "installers", "ledgers"),
     ),
     Kind.SHIMS: Sheet(
         "shim",
         (
             _NAME,
-            _STATE,
+            _HEALTH,
             _field("PHASE"),
             _number("DESIRED", lambda one: one["desired"]),
             _number("UPDATED", _count("Updated")),
@@ -202,7 +211,7 @@ def shown(kind: Kind, entities: Entities, wanted: Wanted) -> list[tuple[str, Ent
     sheet = SHEETS[kind]
     found = [(id_, one) for id_, one in entities.items() if one["kind"] == sheet.of and _fits(id_, one, sheet, wanted)]
     found.sort(key=lambda item: item[0])
-    column = next((one for one in sheet.columns if one.heading.lower() == wanted.sort), _STATE)
+    column = next((one for one in sheet.columns if one.heading.lower() == wanted.sort), _HEALTH)
     values = {id_: column.cell(entity) for id_, entity in found}
     have = [item for item in found if values[item[0]] not in {None, ""}]
     have.sort(key=lambda item: _order(column, values[item[0]]), reverse=wanted.reverse)
@@ -215,8 +224,8 @@ def rows(kind: Kind, entities: Entities, wanted: Wanted) -> list[Row]:
     return [
         Row(
             id_,
-            one["state"],
-            one["why"] or "",
+            one["health"],
+            _why(one),
             tuple(column.say(column.cell(one)) for column in columns),
             explained=id_ if kind is not Kind.HOSTS else one["group"] or "",
         )
@@ -226,7 +235,7 @@ def rows(kind: Kind, entities: Entities, wanted: Wanted) -> list[Row]:
 
 def counts(kind: Kind, entities: Entities) -> dict[str, int]:
     """Return how many there are of each state, the worst first."""
-    found = Counter(one["state"] for one in entities.values() if one["kind"] == SHEETS[kind].of)
+    found = Counter(one["health"] for one in entities.values() if one["kind"] == SHEETS[kind].of)
     return {state: found[state] for state in _RANK if found[state]}
 
 
@@ -246,7 +255,7 @@ def lacking(kinds: Iterable[Kind], entities: Entities) -> list[dict[str, Any]]:
 def notes(kind: Kind, entities: Entities) -> list[str]:
     """Return a line for each thing that keeps a sheet from being whole."""
     own = entities.get(f"{_PART}/{SHEETS[kind].parts[0]}")
-    told = [f"{one['say']}: {one['do']}" for one in lacking([kind], entities)]
+    told = [f"{one['message']}: {one['do']}" for one in lacking([kind], entities)]
     if own is not None and not own["defined"]:
         told.append(f"the kind of {kind.value} is not defined: `trellis crds apply`")
     return told
@@ -264,7 +273,7 @@ def chosen(kinds: Sequence[Kind], entities: Entities, wanted: Wanted) -> dict[st
 
 
 def _order(column: Column, value: Any) -> Any:  # noqa: ANN401 - of one type in each column
-    if column is _STATE:
+    if column is _HEALTH:
         return _RANK[value]
     return -value if column.number else str(column.say(value)).casefold()
 
@@ -273,5 +282,5 @@ def _fits(id_: str, entity: Entity, sheet: Sheet, wanted: Wanted) -> bool:
     words = wanted.words.casefold().split()
     if not words:
         return True
-    text = " ".join([id_, entity["why"] or "", *(column.say(column.cell(entity)) for column in sheet.columns)])
+    text = " ".join([id_, _why(entity), *(column.say(column.cell(entity)) for column in sheet.columns)])
     return all(word in text.casefold() for word in words)

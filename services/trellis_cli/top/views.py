@@ -13,18 +13,19 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from trellis.read_model.entities.entities import State
+from trellis.read_model.health import Health
 from trellis_cli.common.output import one_line
 from trellis_cli.top.keys import Screen
 from trellis_cli.top.model import SHEETS, Entities, Kind, Row, Wanted, counts, notes, rows, unread
 
 STYLES: Final = {
-    State.WELL: "green",
-    State.WORKING: "cyan",
-    State.WAITING: "yellow",
-    State.TROUBLED: "bold red",
-    State.OFF: "dim",
-    State.UNKNOWN: "magenta",
+    Health.HEALTHY: "green",
+    Health.PROGRESSING: "cyan",
+    Health.SUSPENDED: "yellow",
+    Health.DEGRADED: "bold red",
+    Health.MISSING: "bold red",
+    Health.NOT_OPTED_IN: "dim",
+    Health.UNKNOWN: "magenta",
 }
 _KEYS: Final = "1-7 ←→ sheet  ↑↓ line  s sort  r reverse  / filter  esc clear filter  q quit"
 _TOLD: Final = 4
@@ -82,7 +83,7 @@ def _counts(screen: Screen, entities: Entities, fitting: int) -> Text:
     line.append(f" {screen.kind.value}: {sum(found.values())}", style="bold")
     for state, count in found.items():
         line.append("  ")
-        line.append(f"{count} {state}", style=STYLES[State(state)])
+        line.append(f"{count} {state}", style=STYLES[Health(state)])
     if screen.wanted.words:
         line.append(f"   {fitting} match the filter", style="bold")
     if waiting := [part for part in unread(entities) if part in SHEETS[screen.kind].parts]:
@@ -100,7 +101,7 @@ def _table(kind: Kind, found: Sequence[Row], *, wanted: Wanted, selected: str = 
     table.add_column("MESSAGE", no_wrap=True, overflow="ellipsis", ratio=1)
     for row in found:
         cells = [
-            Text(one_line(cell), style=STYLES[State(row.state)] if column.heading == "STATE" else "")
+            Text(one_line(cell), style=STYLES[Health(row.state)] if column.heading == "HEALTH" else "")
             for column, cell in zip(columns, row.cells, strict=True)
         ]
         table.add_row(*cells, Text(one_line(row.why)), style="reverse" if row.id == selected else "")

@@ -162,6 +162,8 @@ def test_the_document_has_stable_names_and_null_for_what_is_absent() -> None:
         "opt_in": "false",
         "opted_in_by": None,
         "state": "NotOptedIn",
+        "health": "Unknown",
+        "reason": None,
         "verified": None,
         "digest": None,
         "attempt": None,

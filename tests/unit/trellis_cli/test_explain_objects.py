@@ -15,6 +15,7 @@ from trellis.read_model.explain.controller import controller_cause, explain_cont
 from trellis.read_model.explain.hosts import explain_group, group_cause
 from trellis.read_model.explain.page import Explanation, Leader, Line, Rank
 from trellis.read_model.explain.subject import Beside
+from trellis.read_model.health import Health
 from trellis.read_model.reading.explained_letter import explain_letter
 from trellis_cli.common.objects import ObjectName
 from trellis_cli.explain.command import KINDS, read_argument
@@ -96,7 +97,7 @@ GROUPS: dict[str, tuple[Manifest, str, list[str]]] = {
     ),
     "another operator runs": (
         group(said("OtherControllerActive", "True", "WasmCloudOperatorRuns", "remove it")),
-        "held",
+        "other controller",
         ["WasmCloudOperatorRuns: remove it"],
     ),
 }
@@ -112,12 +113,14 @@ def test_a_group_of_hosts_names_its_cause(manifest: Manifest, about: str, named:
     assert lacking(page.headline, *named) == []
 
 
-def test_a_group_that_is_well_or_only_new_is_ready() -> None:
+def test_a_healthy_group_is_ready_and_a_new_one_progresses() -> None:
     new = group(READY, FINE, said("HostsReporting", "Unknown", "WaitingForHosts", "1 of 2"))
-    for one in (group(), new):
-        assert explain_group(one, Beside([LEADER])).cause is None
+    assert explain_group(group(), Beside([LEADER])).cause is None
+    verdict = explain_group(new, Beside([LEADER])).verdict
+    assert (verdict.health, verdict.reason) == (Health.PROGRESSING, "WaitingForHosts")
     unled = explain_group(group(), Beside([replace(LEADER, holder="")]))
-    assert "nobody leads host-manager" in unled.headline
+    assert "host-manager" in unled.headline
+    assert (unled.verdict.health, unled.verdict.reason) == (Health.HEALTHY, "HostsReady")
 
 
 def controller(*conditions: Manifest, **status: Any) -> Manifest:
@@ -151,7 +154,7 @@ CONTROLLERS: dict[str, tuple[Manifest, str, list[str]]] = {
         "WatchesGranted",
         ["WatchNotGranted: nobody may"],
     ),
-    "never looked at": (controller(conditions=[]), "looked at", ["trellis run controller-host"]),
+    "never looked at": (controller(conditions=[]), "observed", ["trellis run controller-host"]),
 }
 
 

@@ -79,7 +79,7 @@ PHASES: dict[str, tuple[World, Phase]] = {
         ),
         Phase.PROGRESSING,
     ),
-    "another controller is active, and all is done": (world(DONE, status=BESIDE), Phase.COMPLETE),
+    "another controller is active, and all is done": (world(DONE, status=BESIDE), Phase.DEGRADED),
     "halted": (world(BROKEN, a_node("b"), ledger=HALTED), Phase.HALTED),
     "halted, all of it forgiven": (
         world(BROKEN, a_node("b"), shim=replace(SPIN, forgiven=500), ledger=HALTED),
@@ -123,10 +123,10 @@ def test_each_node_has_its_stage_and_the_reason() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        pytest.param({"shim": PAUSED}, "paused", id="paused"),
-        pytest.param({"ledger": HALTED}, "halted", id="halted"),
+        pytest.param({"shim": PAUSED}, "Paused", id="paused"),
+        pytest.param({"ledger": HALTED}, "RolloutHalted", id="halted"),
         pytest.param({"status": degraded("ChecksumMissing")}, "ChecksumMissing", id="no checksum"),
-        pytest.param({"status": BESIDE}, "another controller is active", id="another controller"),
+        pytest.param({"status": BESIDE}, OTHER_CONTROLLER, id="another controller"),
     ],
 )
 def test_a_node_that_may_not_be_begun_is_held_and_says_why(changes: dict[str, Any], why: str) -> None:

@@ -1,8 +1,8 @@
-"""What one viewer sees of some namespaces, live: his watches, and the revisions that come of them.
+"""The live state of some namespaces for one viewer: watches, and the revisions from them.
 
 In: a connection that is the viewer's. Out: a journal, and word of each new revision. Made by the console for each
-viewer, and by `trellis top`. Invariants: a change is in a revision the time of a ``Pace`` after it was heard, together
-with all that came meanwhile; whoever reads slowly costs nothing, as nothing is kept for him.
+viewer, and by `trellis top`. Invariants: a change is part of a revision after the interval of a ``Pace``, together
+with all later changes; slow readers cost no memory.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class News:
 
     @property
     def next(self) -> asyncio.Event:
-        """An event that is set once there is something new; to be taken before looking at what there is."""
+        """An event that is set at the next change; take it before reading the present state."""
         return self._next
 
     def tell(self) -> None:
-        """Wake all who wait."""
+        """Wake all readers."""
         now, self._next = self._next, asyncio.Event()
         now.set()
 
@@ -45,12 +45,12 @@ class Pace:
     seconds: float
     ids_kept: int
     look: float = 0.5
-    """Seconds between two looks whether a kind may be read: no watch reports it."""
+    """Seconds between two checks whether a kind is readable, which no watch reports."""
     watch: WatchTimings = field(default_factory=viewer_timings)
 
 
 class Audience:
-    """Runs while somebody sees it. ``epoch`` tells this run's revisions from any other's."""
+    """Runs while it has readers. ``epoch`` distinguishes its revisions from those of other runs."""
 
     def __init__(self, kube: Kube, parts: Sequence[Part], namespaces: Sequence[str], pace: Pace) -> None:
         self.epoch: Final = secrets.token_hex(8)
@@ -97,6 +97,6 @@ class Audience:
     def _revise(self) -> None:
         self._watches.forget_refused()
         for status in self._watches.statuses():
-            self._composer.say(status)
+            self._composer.report(status)
         if self.journal.write(self._composer.flush()):
             self.news.tell()

@@ -1,9 +1,9 @@
-"""Which watches a viewer's page needs, each made as the viewer.
+"""The watches of a viewer's page, each with the identity of the viewer.
 
-In: a connection that is the viewer's, his namespaces, where a change goes. Out: informers, and what may be said of each
-part. Called by ``audience``. Invariants: nothing is read by any right but the viewer's; a kind that he may not list is
-said to be lacking, and so is one that answers an error or is not served: neither is taken for an empty one, and only a
-CRD that is not there for one that is not defined; what he may list no more goes from his page.
+In: a connection with the viewer's identity, namespaces, a receiver of changes. Out: informers, and the read status of
+each part. Called by ``audience``. Invariants: only the viewer's permissions count; a kind that is forbidden, not served
+or returns an error is lacking, and not empty; only a kind without a CRD is not defined; objects that the viewer can no
+longer list are removed.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from trellis.read_model.entities.cards import (
     view_controller_card,
     view_ends,
     view_group_card,
+    view_installer,
     view_ledger,
     view_service_card,
     view_shim_card,
@@ -59,7 +60,7 @@ def viewer_timings() -> WatchTimings:
     return WatchTimings(watch=(40, 60), absent=30.0, refused=15.0)
 
 
-_AGAIN: Final = "it is tried again; what is shown of it may be old"
+_AGAIN: Final = "retrying; the shown state can be outdated"
 
 
 class Take(Protocol):
@@ -98,11 +99,12 @@ class Part:
 
 
 def parts_of(place: Place) -> tuple[Part, ...]:
-    """Return what a page is made of, by the names that ``composing`` has."""
+    """Return the parts of a page, by the names in ``composing``."""
     return (
         Part("nodes", NODES, view_node),
         Part("shims", SHIMS, view_shim_card, optional=True),
         Part("jobs", JOBS, view_job, INSTALLER_JOBS, own=place.installers),
+        Part("installers", PODS, view_installer, f"{names.LABEL_JOB}=true", own=place.installers),
         Part("ledgers", CONFIGMAPS, view_ledger, f"{names.LABEL_LEDGER}=true", own=place.namespace),
         Part("groups", HOST_CONFIGS, view_group_card, optional=True),
         Part("pods", PODS, view_pod, POD_SELECTOR),
@@ -137,7 +139,7 @@ class Watches:
         return [informer for places in self._parts.values() for informer in places.values()]
 
     def forget_refused(self) -> None:
-        """Take away what was read before it was refused: the right is gone, and with it what it showed."""
+        """Remove objects that are forbidden since they were read."""
         for name, places in self._parts.items():
             for informer in places.values():
                 if isinstance(informer.lacking, Forbidden) and informer.objects:
@@ -181,7 +183,7 @@ class Watches:
         return PartStatus(name, synced, lacking, away and proved and not lacking)
 
     def _obstacle(self, name: str, informer: Informer[Any]) -> tuple[str, str] | None:
-        """Return what keeps a watch from showing what there is, and what to do; an outage shows elsewhere."""
+        """Return the obstacle of a watch and the resolution; an outage is shown elsewhere."""
         error = informer.lacking or informer.failing
         if isinstance(error, Forbidden):
             return self._words(name, error)
@@ -195,7 +197,11 @@ class Watches:
     def _words(self, name: str, error: Forbidden) -> tuple[str, str]:
         wide = name in self._namespaced and not self._named
         place = "" if error.namespace else " in the whole cluster"
-        do = "choose namespaces, or ask for the right" if wide else "ask for the right, or look as somebody who has it"
+        do = (
+            "select namespaces, or request the permission"
+            if wide
+            else "request the permission, or log in as another account"
+        )
         return f"not allowed to {allowed_to(error)}{place}", do
 
 

@@ -1,7 +1,7 @@
 """Finds the object that ``trellis explain`` is asked about, and where else to look if it is not there.
 
-In: what may be read, a kind, a name. Out: the object, or its absence. Called by ``explain_read``. Writes nothing.
-Invariant: what this account may not read is never taken for what is not there.
+In: a reader, a kind, a name. Out: the object, or its absence. Called by ``explain_read``. Writes nothing.
+Invariant: a forbidden object is never reported as not found.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OURS: Final = frozenset(kind.plural for kinds in BY_DIRECTORY.values() for kind
 
 
 class NotThereError(Exception):
-    """The object that was asked about is not there; ``page`` says so."""
+    """The requested object does not exist; ``page`` reports it."""
 
     def __init__(self, page: Explanation) -> None:
         super().__init__(page.headline)
@@ -77,9 +77,9 @@ async def listed(
 
 
 def unreadable(error: KubeError, namespace: str | None) -> Exception:
-    """Return what to tell of a kind that this account may not read."""
+    """Return the error for a kind that this account cannot read."""
     if namespace is None:
-        return AnswerError(f"{error}; this account may not look in all namespaces: name one with --namespace")
+        return AnswerError(f"{error}; this account cannot list all namespaces: use --namespace")
     return error
 
 
@@ -93,11 +93,11 @@ def one_place(kind: str, name: str, namespaces: set[str]) -> None:
 async def absence(
     reading: Reading, res: Resource, name: str, namespace: str | None, named: Callable[[Manifest], str] = name_of
 ) -> Absence:
-    """Return where an object that was not found could be, as far as this account may look.
+    """Return where an object that was not found could be, as far as this account can read.
 
     Raises:
         AnswerError: the cluster does not know the kind.
-        KubeError: the server went away.
+        KubeError: the API server is unavailable.
     """
     if namespace is not None and await _gone(reading, namespace):
         return Absence(gone=True)
@@ -121,7 +121,7 @@ def _alike(name: str, places: Collection[tuple[str, str]]) -> list[str]:
 
 
 async def _gone(reading: Reading, namespace: str) -> bool:
-    """Say whether there is no such namespace; one that may not be read is taken to be there."""
+    """Return whether a namespace does not exist; a forbidden one counts as existing."""
     try:
         await reading.kube.get(NAMESPACES, namespace)
     except NotFound:

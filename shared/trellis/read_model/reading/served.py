@@ -21,7 +21,7 @@ _OURS: Final = {kind.name: kind for kinds in BY_DIRECTORY.values() for kind in k
 
 
 class NotServedError(AnswerError):
-    """A kind may have objects and could not be listed. ``place``: of its CRD, None where that cannot be read."""
+    """A kind can have objects and could not be listed. ``place``: of its CRD, None if that cannot be read."""
 
     def __init__(self, text: str, place: Place | None) -> None:
         super().__init__(text)
@@ -69,7 +69,7 @@ async def require_undefined(kube: Kube, res: Resource, error: NotFound | Unavail
 
 
 async def look_at(kube: Kube, kind: Kind) -> tuple[Kind, Standing, Manifest | None]:
-    """Return where a kind stands, and its definition; raises KubeError if that cannot be read."""
+    """Return the state of a kind, and its definition; raises KubeError if it cannot be read."""
     definition, registration = await asyncio.gather(
         _find(kube, DEFINITIONS, kind.name), _find(kube, API_SERVICES, f"{kind.version}.{kind.group}")
     )

@@ -1,7 +1,7 @@
 """Asks Jaeger for a trace.
 
 In: the address of its query API, a trace's id. Out: spans. Called by ``trace`` and by tests. Changes nothing.
-Invariant: whatever stands at the address, there is an answer in bounded time and of bounded length.
+Invariant: whatever server is at the address, the response has bounded time and length.
 Source: Jaeger's HTTP query API: ``GET /api/traces/<id>``, 404 for a trace it does not have.
 """
 
@@ -31,7 +31,7 @@ async def ask_jaeger(url: str, trace_id: str, timings: ModelTimings = ModelTimin
     """Return the spans of a trace, none if Jaeger does not have it.
 
     Raises:
-        JaegerError: nobody answers there, or not Jaeger.
+        JaegerError: no server responds, or not Jaeger.
     """
     address = f"{url.rstrip('/')}/api/traces/{trace_id}"
     where = f"Jaeger at {redact_url(url)}"
@@ -63,7 +63,7 @@ async def _read(answer: aiohttp.ClientResponse, where: str) -> bytes:
 
 
 def _is_json(body: bytes) -> bool:
-    """Tell Jaeger, which does not have the trace, from another server, which does not have the page."""
+    """Distinguish Jaeger without the trace from another server without the page."""
     try:
         return "errors" in orjson.loads(body)
     except (orjson.JSONDecodeError, TypeError):

@@ -1,4 +1,4 @@
-"""One trace as a tree: which span caused which, when it began, how long it took.
+"""One trace as a tree of spans with start and duration.
 
 Pure. In: the spans of one trace. Out: a tree, and its document. Called by whatever shows a trace.
 Invariant: every span given is there exactly once, also when its parent is missing or parents form a circle.
@@ -70,7 +70,7 @@ def forest(spans: Iterable[S]) -> tuple[Branch[S], ...]:
             children.setdefault(span.parent_id, []).append(span)
         else:
             roots.append(span)
-    # Parents in a circle are broken where it began. Not by recursion: a trace may be deeper than Python's stack.
+    # A cycle of parents is broken at its start. Without recursion: a trace can be deeper than Python's stack.
     reached = _reached(roots, children)
     while len(reached) < len(by_id):
         known = {span.span_id for span in reached}
@@ -85,7 +85,7 @@ def forest(spans: Iterable[S]) -> tuple[Branch[S], ...]:
 
 
 def _reached(roots: Iterable[S], children: Mapping[str, list[S]], known: Iterable[str] = ()) -> list[S]:
-    """Return what hangs below these, each before those that it caused and once."""
+    """Return the descendants of these spans in preorder, each once."""
     seen, found, todo = set(known), list[S](), list(roots)
     while todo:
         span = todo.pop()

@@ -1,7 +1,7 @@
 """A trace as Jaeger's query API gives it.
 
-Pure. In: the JSON of ``/api/traces/ID``. Out: spans, and what there is to say of all of them. Called by ``trace``.
-Invariant: what a collector was sent comes from anywhere: text of any kind, times and parents that do not fit.
+Pure. In: the JSON of ``/api/traces/ID``. Out: spans, and a summary. Called by ``trace``.
+Invariant: spans are untrusted: any text, inconsistent times and parents.
 Source: Jaeger 1.62, ``model/json``: times in microseconds, parents and links as references, a status as tags.
 """
 
@@ -71,7 +71,7 @@ def read_spans(document: object) -> list[ReadSpan]:
         traces: Sequence[Mapping[str, Any]] = dict(document)["data"] or []  # type: ignore[call-overload]
         return [_span(span, trace["processes"]) for trace in traces for span in trace["spans"]]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise TraceDataError(f"what answered is no query API of Jaeger's: {type(error).__name__}") from None
+        raise TraceDataError(f"the response is not from Jaeger's query API: {type(error).__name__}") from None
 
 
 def missing_parents(spans: Iterable[ReadSpan]) -> list[str]:
@@ -111,5 +111,5 @@ def _within(ns: int) -> int:
 
 
 def _id(text: object, digits: int) -> str:
-    """Return an id with the zeros that Jaeger may leave out."""
+    """Return an id with the zeros that Jaeger can omit."""
     return str(text).lower().zfill(digits)

@@ -121,7 +121,7 @@ async def test_that_a_lattice_is_away_is_said_where_its_hosts_are(demo: Demo, wi
     group = window.page.locator('[data-id="hostgroup/hello/hosts"]')
     await group.click(timeout=SLOW)
     await window.sees("aside.panel .headline", re.compile("LatticeUnreachable|LatticeNotConnected"), ms=SLOW)
-    await window.sees('[data-id="application/hello/hello"] .glyph.is-unknown', ms=SLOW)
+    await window.sees('[data-id="application/hello/hello"] .glyph.is-degraded', ms=SLOW)
     await window.in_both("demo-map")
 
 
@@ -175,7 +175,7 @@ async def test_a_controller_is_woken(demo: Demo, window: Window) -> None:
 
 async def test_a_message_that_is_none_is_a_dead_letter(demo: Demo, window: Window) -> None:
     await window.open("/letters")
-    await window.sees(".nothing", "There are none")
+    await window.sees(".nothing", "No dead letters")
     answer = await window.page.request.get("/api/session")
     told: dict[str, Any] = await answer.json()
     raw_publish(demo.nats, fact_subject(told["cluster"], opted_out("lost")).encode(), b"garbage")

@@ -130,7 +130,7 @@ export class Line {
       for (;;) {
         const { done, value } = await pieces.read();
         if (done) {
-          throw new Refused(0, "the connection was cut", "", 0);
+          throw new Refused(0, "the connection was closed", "", 0);
         }
         this.#came = Date.now();
         clearTimeout(alarm);
@@ -148,7 +148,7 @@ export class Line {
         return 0;
       }
       if (abort.signal.aborted && !this.#closed) {
-        throw new Refused(0, "nothing came for 30 s", "", 0);
+        throw new Refused(0, "no data for 30 s", "", 0);
       }
       throw error;
     } finally {
@@ -170,7 +170,7 @@ export class Line {
       return -1;
     }
     if (reason === "stopping") {
-      return this.#failed(new Refused(0, "the console ends", "", 1));
+      return this.#failed(new Refused(0, "the console is shutting down", "", 1));
     }
     return AGAIN_MS / 5;
   }

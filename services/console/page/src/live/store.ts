@@ -106,7 +106,7 @@ function loggedOut(): void {
   model.clear();
   begun.value = false;
   stage.value = proxied ? "failed" : "login";
-  failure.value = proxied ? new Refused(401, "the proxy does not know you any more", "log in there", 0) : null;
+  failure.value = proxied ? new Refused(401, "the session of the proxy has ended", "log in there", 0) : null;
 }
 
 /** Open the stream of the model, for the namespaces of the address. */

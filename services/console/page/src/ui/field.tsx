@@ -1,13 +1,13 @@
-/* A field of a filter, which stands in the address once it is left or Enter is pressed.
+/* A field of a filter, written to the address when it loses the focus or on Enter.
 
-   Invariant: what is half typed stays, however often what is around it is drawn anew; only another address replaces it. */
+   Invariant: rendering keeps incomplete input; only another address replaces it. */
 
 import type { JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 
 import { place, set } from "../live/store.ts";
 
-/** `closes`: what of the address has no meaning any more with another filter. */
+/** `closes`: the parameter of the address that another filter invalidates. */
 export function FilterField({ name, label, example, closes }: { readonly name: string; readonly label: string; readonly example: string; readonly closes?: string }): JSX.Element {
   const value = place.value.query[name] ?? "";
   const input = useRef<HTMLInputElement>(null);
