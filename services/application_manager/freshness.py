@@ -17,6 +17,7 @@ from application_manager.cache import Cache
 from application_manager.domain.placement import name_of
 from application_manager.timings import Timings
 from trellis import names
+from trellis.crds.conditions import make_condition
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.permissions import MissingPermissions
@@ -51,7 +52,9 @@ def verdict_of(store: ModelStore | None, owner: str | None, *, ours: bool) -> Ve
     return Verdict("True", "Synced", "what wadm has is shown as it changes")
 
 
-def with_condition(conditions: list[Manifest], said: Verdict | None, now: str) -> list[Manifest] | None:
+def with_condition(
+    conditions: list[Manifest], said: Verdict | None, now: str, generation: int
+) -> list[Manifest] | None:
     """Return the conditions of a group with this one, or without it; None if they are so already.
 
     ``said``: None if nobody is to say it any more; ``now``: in RFC 3339.
@@ -59,14 +62,9 @@ def with_condition(conditions: list[Manifest], said: Verdict | None, now: str) -
     former = next((one for one in conditions if one["type"] == names.CONDITION_APPLICATIONS_SYNCED), None)
     if said is None:
         return None if former is None else [one for one in conditions if one is not former]
-    if former is not None and (former["status"], former["reason"], former.get("message")) == said:
+    condition = make_condition((names.CONDITION_APPLICATIONS_SYNCED, *said), conditions, generation, now)
+    if condition == former:
         return None
-    same = former is not None and former["status"] == said.status
-    condition = {
-        "type": names.CONDITION_APPLICATIONS_SYNCED,
-        **said._asdict(),
-        "lastTransitionTime": former["lastTransitionTime"] if same and former is not None else now,
-    }
     return [*(one for one in conditions if one is not former), condition]
 
 
@@ -131,7 +129,8 @@ class TellGroups:
             if not item.get("status"):
                 return False
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            conditions = with_condition(item["status"].get("conditions") or [], said, now)
+            before, generation = item["status"].get("conditions") or [], item["metadata"].get("generation") or 0
+            conditions = with_condition(before, said, now, generation)
             if conditions is None or item["metadata"]["uid"] != group.uid:
                 return True
             read = {key: item["metadata"][key] for key in ("uid", "resourceVersion")}

@@ -1,7 +1,8 @@
-"""What the status of a Shim says: counts, and the conditions Available, Progressing, Degraded.
+"""Compute the status of a Shim: counts, the conditions Available, Progressing, Degraded, and what they come to.
 
 Pure. In: a snapshot of the Shim. Out: its status, each condition with its reason and a message for people. Called by
-``shim_decide``. Invariant: Degraded names only what keeps nodes from what they are to have now.
+``shim_decide``. Invariants: Degraded names only what keeps nodes from the current spec; Ready, Reconciling and Stalled
+follow from the other conditions alone.
 """
 
 from __future__ import annotations
@@ -13,12 +14,27 @@ from typing import Final
 from provisioner.domain.other_controller import keeps_off_all, verdict
 from provisioner.domain.shim_snapshot import Snapshot
 from trellis import names
+from trellis.crds.conditions import Health, State, summary
 from trellis.provisioning.shim_status import NODES_SKIPPED, OTHER_CONTROLLER, Condition, Counts, Reason, Status
 from trellis.provisioning.shims import Refusal, ShimView
 from trellis.provisioning.views import NodeView
 
 BAD_NEWS: Final = frozenset({"Degraded", OTHER_CONTROLLER})
 """Conditions that are bad news when they are True."""
+_STALLED: Final = frozenset(
+    {
+        *(refusal.value for refusal in Refusal),
+        Reason.RUNTIME_CLASS_CONFLICT.value,
+        Reason.MASS_DELETION.value,
+    }
+)
+"""Reasons of Degraded that no retry changes: a user has to change the spec or the cluster."""
+_NOT_PROGRESSING: Final = {
+    Reason.PAUSED.value: State.SUSPENDED,
+    Reason.HALTED.value: State.STALLED,
+    OTHER_CONTROLLER: State.STALLED,
+}
+"""Reasons of Progressing=False other than that the rollout is complete."""
 _NAMED: Final = 5
 """Nodes a message names; the others are counted."""
 
@@ -29,20 +45,57 @@ def status_of(snapshot: Snapshot) -> Status:
     Where another controller writes the Shim itself, everything but that is left as it is: it counts too.
     """
     if keeps_off_all(snapshot.other):
-        others = (condition for condition in snapshot.status.conditions if condition.type != OTHER_CONTROLLER)
-        return replace(snapshot.status, conditions=(*others, *_other_controller(snapshot)))
+        ours = _with_summary(snapshot, _other_controller(snapshot))
+        replaced = {condition.type for condition in ours}
+        others = (condition for condition in snapshot.status.conditions if condition.type not in replaced)
+        return replace(snapshot.status, conditions=(*others, *ours))
     counts = _counts(snapshot)
-    conditions = (_available(snapshot.shim, counts), _progressing(snapshot, counts), _degraded(snapshot))
+    own = (_available(snapshot.shim, counts), _progressing(snapshot, counts), _degraded(snapshot))
+    conditions = _with_summary(snapshot, (*own, *_nodes_skipped(snapshot), *_other_controller(snapshot)))
+    return Status(counts, conditions, snapshot.shim.generation, _digest(snapshot))
+
+
+def health_of(conditions: Iterable[Condition]) -> Health:
+    """Return what a Shim's own conditions come to, with the one that explains it; the first check that applies wins.
+
+    1. Degraded with a reason that no retry changes: stalled.
+    2. Another controller works on the Shim itself: stalled until it is removed.
+    3. The rollout does not continue: paused by a user, halted after failures, or kept off its nodes.
+    4. Any other Degraded: retried.
+    5. The rollout is in progress, or no node requires the Shim.
+    """
+    found = {condition.type: condition for condition in conditions}
+    available, progressing, degraded = (found.get(kind) for kind in ("Available", "Progressing", "Degraded"))
+    other, wrong = found.get(OTHER_CONTROLLER), degraded is not None and degraded.status == "True"
+    if degraded is not None and wrong and degraded.reason in _STALLED:
+        return Health(State.STALLED, degraded.reason, degraded.message)
+    if other is not None and (available is None or progressing is None):
+        return Health(State.STALLED, other.reason, other.message)
+    assert available is not None
+    assert progressing is not None
+    if progressing.status == "False" and (state := _NOT_PROGRESSING.get(progressing.reason)) is not None:
+        # A rollout that halted is explained by the failure.
+        failed = degraded is not None and wrong and progressing.reason == Reason.HALTED.value
+        return Health(state, progressing.reason, degraded.message if degraded and failed else progressing.message)
+    if degraded is not None and wrong:
+        return Health(State.RECONCILING, degraded.reason, degraded.message)
+    if progressing.status == "True":
+        return Health(State.RECONCILING, progressing.reason, progressing.message)
+    state = State.READY if available.status == "True" else State.RECONCILING
+    return Health(state, available.reason, available.message)
+
+
+def _with_summary(snapshot: Snapshot, own: tuple[Condition, ...]) -> tuple[Condition, ...]:
+    """Return the conditions with Ready, Reconciling and Stalled before them, all dated."""
     former = {condition.type: condition for condition in snapshot.status.conditions}
-    dated = tuple(_dated(condition, former.get(condition.type), snapshot) for condition in conditions)
-    special = (*_nodes_skipped(snapshot), *_other_controller(snapshot))
-    return Status(counts, (*dated, *special), snapshot.shim.generation, _digest(snapshot))
+    found = (*(Condition(*verdict) for verdict in summary(health_of(own))), *own)
+    return tuple(_dated(condition, former.get(condition.type), snapshot) for condition in found)
 
 
 def _other_controller(snapshot: Snapshot) -> tuple[Condition, ...]:
-    former = next((condition for condition in snapshot.status.conditions if condition.type == OTHER_CONTROLLER), None)
-    said = verdict(snapshot.other, told_before=former is not None)
-    return (_dated(Condition(OTHER_CONTROLLER, *said), former, snapshot),) if said else ()
+    reported = any(condition.type == OTHER_CONTROLLER for condition in snapshot.status.conditions)
+    found = verdict(snapshot.other, told_before=reported)
+    return (Condition(OTHER_CONTROLLER, *found),) if found else ()
 
 
 def _nodes_skipped(snapshot: Snapshot) -> tuple[Condition, ...]:
@@ -55,8 +108,7 @@ def _nodes_skipped(snapshot: Snapshot) -> tuple[Condition, ...]:
             by_reason.setdefault(node.skip.reason.value, []).append(node)
     reason = max(by_reason, key=lambda name: (len(by_reason[name]), name))
     text = "; ".join(f"{name}: {listed(nodes)}" for name, nodes in sorted(by_reason.items()))
-    former = next((condition for condition in snapshot.status.conditions if condition.type == NODES_SKIPPED), None)
-    return (_dated(Condition(NODES_SKIPPED, "True", reason, f"no installer runs on {text}"), former, snapshot),)
+    return (Condition(NODES_SKIPPED, "True", reason, f"no installer runs on {text}"),)
 
 
 def _digest(snapshot: Snapshot) -> str:

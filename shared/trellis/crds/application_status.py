@@ -85,7 +85,7 @@ class ApplicationStatus(ApiModel):
     """How the application is in its lattice."""
 
     conditions: Conditions | None = None
-    """Ready, Reconciling and Stalled, and others while there is reason for them."""
+    """Ready, Reconciling and Stalled as kstatus defines them; Synced; others while they apply."""
     observed_generation: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
     """The generation that this status is about."""
     phase: Phase | None = None

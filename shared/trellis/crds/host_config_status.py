@@ -83,7 +83,8 @@ class WasmCloudHostConfigStatus(ApiModel):
     """What hosts there are."""
 
     conditions: Conditions | None = None
-    """Ready, Progressing and Degraded, and others while there is reason for them."""
+    """Ready, Reconciling and Stalled as kstatus defines them; Available, Progressing and Degraded;
+    others while they apply."""
     observed_generation: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
     """The generation that this status is about."""
     apps: list[App]

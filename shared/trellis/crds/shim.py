@@ -228,7 +228,8 @@ class ShimStatus(ApiModel):
     """What nodes have."""
 
     conditions: Conditions | None = None
-    """Available, Progressing and Degraded; OtherControllerActive while or after another controller works on it."""
+    """Ready, Reconciling and Stalled as kstatus defines them; Available, Progressing and Degraded;
+    others while they apply."""
     observed_generation: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
     """The generation of the Shim that this status is about."""
     nodes: int

@@ -299,7 +299,7 @@ class WasmControllerStatus(ApiModel):
     """How the controller is. Figures are as old as a minute; those since then are lost if the host is killed."""
 
     conditions: Conditions | None = None
-    """Accepted (the module can be had and fits), WatchesGranted, Ready; Reconciling and Stalled as kstatus has them."""
+    """Ready, Reconciling and Stalled as kstatus defines them; Accepted and WatchesGranted."""
     observed_generation: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
     """The generation that this status is about."""
     module: ModuleStatus | None = None

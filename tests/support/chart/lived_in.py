@@ -31,7 +31,7 @@ HELLO: Final = "hello"
 HOSTS: Final = "hosts"
 PAYMENTS: Final = "payments"
 WATCHED: Final = {
-    "shims": "Available",
+    "shims": "Ready",
     "whc": "Ready",
     "applications.core.oam.dev": "Ready",
     "wasmcontrollers": "Ready",

@@ -71,9 +71,10 @@ def _degraded(namespace: str, said: Manifest) -> Line:
 
 
 def _counts(status: Manifest) -> Iterator[Line]:
-    ready = condition(status, "Ready")
-    if ready:
-        yield Line("hosts", str(ready.get("message") or ready.get("reason")), well=ready.get("status") == "True")
+    available = condition(status, "Available")
+    if available:
+        text = str(available.get("message") or available.get("reason"))
+        yield Line("hosts", text, well=available.get("status") == "True")
     progressing = condition(status, "Progressing")
     if progressing.get("status") == "True":
         yield Line("progress", words(progressing))
