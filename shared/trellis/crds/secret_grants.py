@@ -1,8 +1,8 @@
 """SecretGrant: who may be given Secrets of its namespace by way of a lattice.
 
 Group ``trellis.dev``. It stands in the namespace whose Secrets are read, so that their owner consents, as a
-ReferenceGrant of the Gateway API does. It has no status: ``secrets_backend``, which reads it, writes nothing, so what
-is wrong in one is refused at admission.
+ReferenceGrant of the Gateway API does. Read by ``secrets_backend``, which alone writes the status: the spec decides,
+and the status reports what keeps it from having an effect.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import ConfigDict, Field
 
-from trellis.crds.api import KUBERNETES, ApiModel, rules
+from trellis.crds.api import KUBERNETES, ApiModel, Conditions, rules
 
 ANY: Final = "*"
 """Among ``serviceAccounts``: whichever the request names."""
@@ -80,8 +80,19 @@ class SecretGrantSpec(ApiModel):
     """Public keys (A…) of the accounts that signed the components and providers that may ask; without it, any."""
 
 
+class SecretGrantStatus(ApiModel):
+    """Whether the SecretGrant has an effect."""
+
+    conditions: Conditions | None = None
+    """Ready, Reconciling and Stalled as kstatus defines them; Accepted, HostGroupsFound and AccountsUsable."""
+    observed_generation: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
+    """Generation of the spec that this status describes."""
+
+
 class SecretGrant(ApiModel):
     """Lets workloads of a lattice be given Secrets of this namespace."""
 
     spec: SecretGrantSpec
     """Who may be given Secrets of this namespace, and as whom they are read."""
+    status: SecretGrantStatus | None = None
+    """Whether the SecretGrant has an effect, written by secrets_backend."""

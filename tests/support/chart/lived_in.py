@@ -36,7 +36,7 @@ WATCHED: Final = {
     "applications.core.oam.dev": "Ready",
     "wasmcontrollers": "Ready",
 }
-"""Kind → the condition that says that an object of it is well. SecretGrants have no status: nobody writes any."""
+"""Kind → the condition that says that an object of it is well."""
 _OURS: Final = frozenset({SYSTEM, "trellis-installers", "kube-system"})
 _ASKS: Final = f"""
 import pathlib, time, urllib.request
