@@ -13,9 +13,9 @@ from host_manager.domain.decide import (
     Action,
     ApplyChild,
     DeleteChild,
+    RecordGroupEvent,
     RetryPods,
     SetFinalizers,
-    WarnGroup,
     WriteStatus,
     decide,
     report,
@@ -227,7 +227,7 @@ def test_what_a_group_lacks_keeps_its_children_from_being_made() -> None:
     actions = decide(snapshot(problems=(problem,)))
     assert kinds(actions) == []
     assert condition(actions, "Degraded")["reason"] == "SecretMissing"
-    assert [action.message for action in actions if isinstance(action, WarnGroup)] == ["Secret g/x is missing"]
+    assert [action.message for action in actions if isinstance(action, RecordGroupEvent)] == ["Secret g/x is missing"]
 
 
 def test_what_is_only_wrong_is_said_and_the_group_made() -> None:
@@ -282,7 +282,7 @@ def test_a_child_of_a_former_group_of_the_name_is_taken_over(kind: str) -> None:
 def test_a_child_younger_than_the_group_as_it_was_read_is_left_alone() -> None:
     """It may be that of a later group of the name."""
     actions = decide(of_a_former_group("Deployment", created="2026-01-01T00:05:01Z"))
-    assert [type(action) for action in actions] == [WriteStatus, WarnGroup]
+    assert [type(action) for action in actions] == [WriteStatus, RecordGroupEvent]
     assert condition(actions, "Degraded")["reason"] == "ChildConflict"
 
 
@@ -290,7 +290,7 @@ def test_beside_the_other_operator_only_a_condition_is_written() -> None:
     former = {"apps": [{"name": "a", "version": "1"}], "app_count": 1}
     known = snapshot(other=OPERATOR, status=former)
     actions = decide(replace(known, head=replace(known.head, finalizers=())))
-    assert [type(action) for action in actions] == [WriteStatus, WarnGroup]
+    assert [type(action) for action in actions] == [WriteStatus, RecordGroupEvent]
     assert condition(actions, "OtherControllerActive")["status"] == "True"
     [status] = [action.status for action in actions if isinstance(action, WriteStatus)]
     assert former.items() <= status.items()
@@ -318,9 +318,22 @@ def test_a_glance_writes_nothing_but_the_status() -> None:
     deployment = known.children["Deployment", "group"]
     deployment["status"] = {"observedGeneration": 1, "replicas": 1, "readyReplicas": 1, "updatedReplicas": 1}
     only = {("Deployment", "group"): deployment}
-    [action] = decide(replace(known, children=only))
+    [action, event] = decide(replace(known, children=only))
     assert isinstance(action, WriteStatus)
     assert action.status["templateRevision"] == LATEST
+    assert isinstance(event, RecordGroupEvent)
+    assert (event.reason, event.warning) == ("RolloutComplete", False)
+
+
+def test_another_number_of_hosts_is_an_event_once() -> None:
+    known = settled()
+    more = copy.deepcopy(known.children)
+    more["Deployment", "group"]["spec"]["replicas"] = 5
+    actions = decide(replace(known, children=more, glance=True))
+    [event] = [one for one in actions if isinstance(one, RecordGroupEvent)]
+    assert (event.reason, event.warning) == ("Scaled", False)
+    [status] = [one.status for one in actions if isinstance(one, WriteStatus)]
+    assert decide(replace(known, children=more, glance=True, status=status)) == []
 
 
 def test_the_former_owners_finalizer_gives_way_to_ours() -> None:

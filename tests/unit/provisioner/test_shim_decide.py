@@ -13,8 +13,8 @@ from provisioner.domain.shim_decide import (
     DeleteRuntimeClass,
     DropRevision,
     KeepRevision,
+    RecordShimEvent,
     SetFinalizer,
-    WarnShim,
     WriteStatus,
     decide,
 )
@@ -177,12 +177,21 @@ def test_a_rollout_that_may_not_go_on_says_why(changes: dict[str, Any], reason: 
 def test_what_keeps_a_shim_off_is_degraded_and_an_event_once(changes: dict[str, Any], reason: str) -> None:
     actions = deciding(a_node(), **changes)
     assert condition(actions, "Degraded") == ("True", reason)
-    [event] = [action for action in actions if isinstance(action, WarnShim)]
+    [event] = [action for action in actions if isinstance(action, RecordShimEvent)]
     assert event.reason == reason
     assert event.message
     assert not any(isinstance(action, ApplyRuntimeClass) for action in actions if reason == "RuntimeClassConflict")
     again = deciding(a_node(), status=written(actions), **changes)
-    assert not any(isinstance(action, WarnShim) for action in again)
+    assert not any(isinstance(action, RecordShimEvent) for action in again)
+
+
+def test_a_rollout_that_is_complete_is_an_event_once() -> None:
+    before = written(deciding(a_node("a")))
+    actions = deciding(having("a", wish().digest), status=before)
+    [event] = [action for action in actions if isinstance(action, RecordShimEvent)]
+    assert (event.reason, event.warning) == ("RolloutComplete", False)
+    later = deciding(having("a", wish().digest), having("b", wish().digest), status=written(actions))
+    assert not any(isinstance(action, RecordShimEvent) for action in later)
 
 
 FAILED = failed(a_node("a"))
@@ -302,7 +311,7 @@ def test_nodes_that_cannot_be_reached_are_waited_for_only_so_long() -> None:
     dead = replace(having("a", "1"), ready=False)
     assert not any(isinstance(action, SetFinalizer) for action in deciding(shim=DELETING, holders=(dead,)))
     warn, _, finalizer = deciding(shim=DELETING, holders=(dead,), patience_over=True)
-    assert isinstance(warn, WarnShim)
+    assert isinstance(warn, RecordShimEvent)
     assert "a" in warn.message
     assert isinstance(finalizer, SetFinalizer)
     alive = having("b", "1")
@@ -382,7 +391,7 @@ def test_while_runtime_class_manager_runs_nothing_but_that_is_written(changes: d
     shim = replace(SPIN, **changes)
     actions = deciding(a_node(), shim=shim, status=THEIRS, other=RCM, runtime_class=None, holders=(a_node(),))
     status = written(actions)
-    assert [type(action) for action in actions] == [WriteStatus, WarnShim]
+    assert [type(action) for action in actions] == [WriteStatus, RecordShimEvent]
     assert (status.counts, status.observed_generation) == (THEIRS.counts, THEIRS.observed_generation)
     assert status.conditions[0] == THEIRS.conditions[0]
     assert condition(actions, OTHER_CONTROLLER) == ("True", "RuntimeClassManagerRuns")
@@ -417,7 +426,7 @@ def test_a_mass_deletion_is_reported_on_the_shim_once() -> None:
     changes = {"shim": DELETING, "holders": (held,), "held": (held,)}
     actions = deciding(**changes)
     assert condition(actions, "Degraded") == ("True", "MassDeletion")
-    assert [action.reason for action in actions if isinstance(action, WarnShim)] == ["MassDeletion"]
+    assert [action.reason for action in actions if isinstance(action, RecordShimEvent)] == ["MassDeletion"]
     assert deciding(**changes, status=written(actions)) == []
 
 
