@@ -38,18 +38,18 @@ class Verdict(NamedTuple):
 def verdict_of(store: ModelStore | None, owner: str | None, *, ours: bool) -> Verdict:
     """Return what holds of a lattice; ``owner``: the cluster that keeps its applications, None while unknown."""
     if store is None:
-        return Verdict("Unknown", "NotFollowed", "the lattice is not followed yet")
+        return Verdict("Unknown", "NotFollowed", "application_manager is not connected to the lattice yet")
     if store.synced_at is None:
-        return Verdict("Unknown", "WadmUnavailable", f"applications are shown as they were: {store.why}")
+        return Verdict("Unknown", "WadmUnavailable", f"the applications shown may be outdated: {store.why}")
     if store.silent:
-        return Verdict("Unknown", "WadmUnavailable", f"what wadm last said may be old: {store.silent}")
+        return Verdict("Unknown", "WadmUnavailable", f"the last reports of wadm may be outdated: {store.silent}")
     if owner is None:
-        return Verdict("Unknown", "OwnerUnknown", "it is not known yet which cluster keeps the lattice's applications")
+        return Verdict("Unknown", "OwnerUnknown", "the cluster that owns the lattice's applications is not known yet")
     if not ours:
-        return Verdict("True", "ReadOnly", f"cluster {owner} keeps the lattice's applications, here they are shown")
+        return Verdict("True", "ReadOnly", f"cluster {owner} owns the lattice's applications; they are shown here")
     if store.why:
         return Verdict("True", "DeletionsNotProved", store.why)
-    return Verdict("True", "Synced", "what wadm has is shown as it changes")
+    return Verdict("True", "Synced", "changes in wadm are shown as they occur")
 
 
 def with_condition(
@@ -118,7 +118,8 @@ class TellGroups:
             return said
         name = name_of(group.lattice)
         why = (
-            f"an older group of this namespace is of another lattice {name}: what this one has is shown elsewhere only"
+            f"an older host group of this namespace is on another lattice {name}, so this lattice's applications are "
+            "not shown"
         )
         return Verdict("Unknown", "NameTaken", why)
 

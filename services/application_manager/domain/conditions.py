@@ -128,12 +128,12 @@ def _word(model: StoredModel, said: Status | None) -> tuple[str, str, tuple[Scal
         idle = said is not None and said.status == "undeployed"
         return "Undeployed", said.message if idle and said is not None else "", ()
     if said is None:
-        return "Reconciling", f"version {model.deployed} is deployed; wadm has not said yet how it is", ()
+        return "Reconciling", f"version {model.deployed} is deployed; wadm has not reported its status yet", ()
     if said.status == "undeployed":
-        why = "it has not begun with it, for which the lattice needs a host, or has nothing to scale"
-        return "Waiting", f"version {model.deployed} is deployed, and wadm says of it that it is undeployed: {why}", ()
+        why = "the lattice has no host yet, or the application has nothing to scale"
+        return "Waiting", f"version {model.deployed} is deployed, and wadm reports it as undeployed: {why}", ()
     if said.status not in PHASES:
-        return "Reconciling", said.message or f"wadm says of it: {said.status}", said.scalers
+        return "Reconciling", said.message or f"wadm reports status {said.status}", said.scalers
     return PHASES[said.status], said.message, said.scalers
 
 
@@ -193,7 +193,9 @@ def _synced(seen: Seen) -> Verdict:
     if done is not None and all(isinstance(action, Record) for action in actions):
         return Verdict("Synced", "True", Reason.SYNCED.value, f"Kubernetes and wadm have version {done.version}")
     said = actions[0].said if actions else None
-    reason, message = (said.reason.value, said.message) if said else ("Pending", "it is not in wadm yet")
+    reason, message = (
+        (said.reason.value, said.message) if said else ("Pending", "wadm does not have the application yet")
+    )
     return Verdict("Synced", "False", reason, seen.snapshot.why or message)
 
 
@@ -213,7 +215,7 @@ def _stalled(seen: Seen, status: Json) -> tuple[str, str] | None:
 
 def _words(status: Json) -> tuple[str, str]:
     phase = status.get("phase") or "Waiting"
-    return phase, status.get("message") or f"wadm says of it: {phase}"
+    return phase, status.get("message") or f"wadm reports phase {phase}"
 
 
 def _health(seen: Seen, status: Json, synced: Verdict) -> Health:
@@ -226,7 +228,7 @@ def _health(seen: Seen, status: Json, synced: Verdict) -> Health:
     phase = status.get("phase")
     reason, message = _words(status)
     if phase == "Undeployed":
-        return Health(State.READY, reason, "The application is undeployed, as requested.")
+        return Health(State.READY, reason, "the application is undeployed, as requested")
     return Health(State.READY if phase == "Deployed" else State.RECONCILING, reason, message)
 
 
@@ -247,4 +249,4 @@ def _besides(seen: Seen, status: Json) -> Iterator[Verdict]:
 
 def _ignored(fields: tuple[str, ...]) -> str:
     more = f" and {len(fields) - NAMED} more" if len(fields) > NAMED else ""
-    return f"wadm does not know {', '.join(fields[:NAMED])}{more}: left out of what it gets"
+    return f"wadm does not know {', '.join(fields[:NAMED])}{more}: they are omitted from the request"

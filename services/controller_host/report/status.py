@@ -27,9 +27,9 @@ FIGURES: Final = (
 """Fields that change with each call."""
 _KEPT: Final = ("wakeP99", "lastFault")
 _LONGEST: Final = 4096
-_GRANTED: Final = Trouble("Granted", "everything that it watches may be watched, as far as is known")
-FETCHING: Final = Trouble("Fetching", "its module is being fetched and checked")
-PENDING: Final = Trouble("Pending", "it has not been looked at")
+_GRANTED: Final = Trouble("Granted", "all watches are permitted")
+FETCHING: Final = Trouble("Fetching", "the module is being fetched and verified")
+PENDING: Final = Trouble("Pending", "the controller has not been evaluated yet")
 
 Status = dict[str, Any]
 
@@ -137,26 +137,28 @@ def _accepted(seen: Seen) -> tuple[str, Trouble]:
     if seen.refused is not None:
         return "False", seen.refused
     if seen.module is None and seen.paused:
-        return "Unknown", Trouble("Paused", "the module is not looked at while spec.paused is true")
+        return "Unknown", Trouble("Paused", "the module is not evaluated while spec.paused is true")
     if seen.module is None or (seen.fetching and not seen.ready):  # that is known is a former spec's
         return "Unknown", FETCHING if seen.fetching else PENDING
     abi = seen.module.abi
-    version = "says when it starts which ABI it is of," if abi is None else f"is one of ABI {abi}"
-    return "True", Trouble("Accepted", f"the module {version} and can be run")
+    version = "reports its ABI when it starts," if abi is None else f"has ABI {abi}"
+    return "True", Trouble("Accepted", f"the module {version} and can run")
 
 
 def _health(seen: Seen) -> Health:
     if seen.refused is not None:
         return _because(State.STALLED, seen.refused)
     if seen.paused:
-        return Health(State.SUSPENDED, "Paused", "it is not called while spec.paused is true")
+        return Health(State.SUSPENDED, "Paused", "the controller is not called while spec.paused is true")
     if (trouble := seen.stopped or seen.not_watched) is not None:
         return _because(State.RECONCILING, trouble)
     if not seen.ready:
-        return _because(State.UNKNOWN, FETCHING if seen.fetching else Trouble(PENDING.reason, "it is being prepared"))
+        return _because(
+            State.UNKNOWN, FETCHING if seen.fetching else Trouble(PENDING.reason, "the controller is being prepared")
+        )
     # Not how many: that changes with each call, and a condition that changed is written at once.
-    failing = "; it fails on some objects at present (status.failing, status.lastFault)" if seen.failing else ""
-    return Health(State.READY, "Running", f"it is called when what it watches changes{failing}")
+    failing = "; calls for some objects fail (status.failing, status.lastFault)" if seen.failing else ""
+    return Health(State.READY, "Running", f"the controller is called on changes of its watches{failing}")
 
 
 def _because(state: State, trouble: Trouble) -> Health:

@@ -25,9 +25,9 @@ BAD_NEWS: Final = frozenset({"Degraded", OTHER, DEPRECATED})
 """Conditions that are bad news when they are True."""
 MASS_DELETION: Final = "MassDeletion"
 _PAUSED: Final = (
-    "it was deleted together with other groups or with its CRD, so the circuit breaker pauses the deletion and its "
-    "hosts stay. To confirm it: trellis circuit-breaker close host-manager. To keep the hosts: delete the group once "
-    f"more with --cascade=orphan, remove the finalizer {names.FINALIZER_HOSTS}, and create the group again"
+    "the circuit breaker pauses this mass deletion, so the hosts stay. To confirm it: trellis circuit-breaker close "
+    "host-manager. To keep the hosts: delete the host group once more with --cascade=orphan, remove the finalizer "
+    f"{names.FINALIZER_HOSTS}, and create the host group again"
 )
 _MESSAGE_MAX: Final = 2000
 _STALLED: Final = frozenset(
@@ -207,7 +207,7 @@ def _blocker(snapshot: Snapshot) -> tuple[str, str] | None:
 def _available(snapshot: Snapshot, counts: Counts | None) -> Said:
     kind = "Available"
     if counts is None:
-        reason, message = _blocker(snapshot) or ("NotCreated", "its pods are not created yet")
+        reason, message = _blocker(snapshot) or ("NotCreated", "the pods are not created yet")
         return kind, "False", reason, message
     text = f"{counts.ready} of {counts.desired} hosts are ready"
     if counts.ready >= counts.desired:
@@ -221,8 +221,8 @@ def _progressing(snapshot: Snapshot, counts: Counts | None) -> Said:
         reason, message = _blocker(snapshot) or ("", "")
         return kind, "False", reason, message
     if counts is None or not counts.seen:
-        return kind, "True", "Updating", "the newest spec is on its way to the pods"
-    text = f"{counts.updated} of {counts.desired} hosts have the newest template"
+        return kind, "True", "Updating", "the workload controller has not observed the current spec yet"
+    text = f"{counts.updated} of {counts.desired} hosts have the current template"
     if counts.updated < counts.desired or counts.replicas > counts.desired:
         return kind, "True", "Updating", text
     if counts.ready < counts.desired:
@@ -248,7 +248,7 @@ def _degraded(snapshot: Snapshot, counts: Counts | None) -> Said:
         trouble = first.trouble
         assert trouble is not None
         place = f"pod {first.name}" + (f", container {trouble.container}" if trouble.container else "")
-        words = f"; it said last: {snapshot.last_words}" if snapshot.last_words else ""
+        words = f"; last log line: {snapshot.last_words}" if snapshot.last_words else ""
         more = f" (and {len(troubled) - 1} more pods)" if len(troubled) > 1 else ""
         return kind, "True", trouble.reason, f"{place}: {trouble.message or trouble.reason}{words}{more}"
     return (kind, "True", *blocker) if blocker else (kind, "False", "Healthy", "")
@@ -260,17 +260,14 @@ def _deprecated(snapshot: Snapshot) -> str:
         return ""
     spec, found = snapshot.group.spec, []
     if spec.issuers:
-        found.append("spec.issuers: hosts since 1.0 take no notice of it")
+        found.append("spec.issuers: hosts since 1.0 ignore it")
     if spec.daemonset is not None:
         found.append(
-            "spec.daemonset: is spec.schedulingOptions.daemonset today; "
-            "adopted groups take no notice of it until their next roll"
+            "spec.daemonset: use spec.schedulingOptions.daemonset; adopted host groups ignore it until their next roll"
         )
     options = spec.scheduling_options
     if options and MISPLACED in options.pod_template_additions:
-        found.append(
-            "spec.schedulingOptions.podTemplateAdditions.spec: has no meaning; what is in it belongs one level higher"
-        )
+        found.append("spec.schedulingOptions.podTemplateAdditions.spec: ignored; move its fields one level up")
     return " · ".join(found)
 
 

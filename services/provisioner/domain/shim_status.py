@@ -108,7 +108,7 @@ def _nodes_skipped(snapshot: Snapshot) -> tuple[Condition, ...]:
             by_reason.setdefault(node.skip.reason.value, []).append(node)
     reason = max(by_reason, key=lambda name: (len(by_reason[name]), name))
     text = "; ".join(f"{name}: {listed(nodes)}" for name, nodes in sorted(by_reason.items()))
-    return (Condition(NODES_SKIPPED, "True", reason, f"no installer runs on {text}"),)
+    return (Condition(NODES_SKIPPED, "True", reason, f"no installer can run on {text}"),)
 
 
 def _digest(snapshot: Snapshot) -> str:
@@ -125,8 +125,13 @@ def _available(shim: ShimView, counts: Counts) -> Condition:
     if shim.invalid:
         return Condition("Available", "False", Refusal.INVALID.value, shim.invalid)
     if not counts.nodes:
-        return Condition("Available", "False", Reason.NO_NODES.value, "no node is to have this Shim")
-    text = f"{counts.ready} of {counts.nodes} nodes run it"
+        return Condition(
+            "Available",
+            "False",
+            Reason.NO_NODES.value,
+            "no node requires this Shim: its nodeSelector matches none, or no node opted in",
+        )
+    text = f"{counts.ready} of {counts.nodes} nodes run the shim"
     if counts.ready == counts.nodes:
         return Condition("Available", "True", Reason.ALL_READY.value, text)
     return Condition("Available", "False", Reason.NOT_ALL_READY.value, text)
@@ -135,40 +140,44 @@ def _available(shim: ShimView, counts: Counts) -> Condition:
 def _progressing(snapshot: Snapshot, counts: Counts) -> Condition:
     """Say how far the rollout is; False once there is nothing left to do, or nothing may be done."""
     shim, kind = snapshot.shim, "Progressing"
-    at_work = f"{len(snapshot.in_work)} in work{_away(snapshot)}"
+    at_work = f"{len(snapshot.in_work)} in progress{_away(snapshot)}"
     text = f"{counts.updated} of {counts.nodes} nodes have this version, {at_work}"
     if shim.deleting:
-        text = f"{snapshot.nodes.holding} nodes still have it, {at_work}"
+        text = f"{snapshot.nodes.holding} nodes still have the shim, {at_work}"
         return Condition(kind, "True", Reason.REMOVING.value, text)
     if counts.updated == counts.nodes and not snapshot.nodes.leaving:
         return Condition(kind, "False", Reason.UPDATED.value, text)
     if snapshot.other is not None and not snapshot.in_work:
-        return Condition(kind, "False", OTHER_CONTROLLER, f"waits for {snapshot.other.peer.value} to go: {text}")
+        return Condition(
+            kind, "False", OTHER_CONTROLLER, f"provisioner waits until {snapshot.other.peer.value} is removed: {text}"
+        )
     if shim.paused:
-        return Condition(kind, "False", Reason.PAUSED.value, f"paused by spec.paused: {text}")
+        return Condition(kind, "False", Reason.PAUSED.value, f"spec.paused pauses the rollout: {text}")
     if snapshot.halted:
-        return Condition(kind, "False", Reason.HALTED.value, f"too many nodes fail, no further one is begun: {text}")
+        return Condition(
+            kind, "False", Reason.HALTED.value, f"too many nodes failed, so no further node is started: {text}"
+        )
     return Condition(kind, "True", Reason.UPDATING.value, text)
 
 
 def _away(snapshot: Snapshot) -> str:
     """Return which nodes are still to be worked on and are not ready, as the end of a sentence; "" if none."""
     away = snapshot.nodes.away
-    return f"; not ready, so not now: {listed(away)}" if away else ""
+    return f"; nodes that are not ready wait: {listed(away)}" if away else ""
 
 
 def _degraded(snapshot: Snapshot) -> Condition:
     """Say what keeps nodes from having the Shim, the worst first."""
     shim, kind = snapshot.shim, "Degraded"
     if shim.invalid:
-        return Condition(kind, "True", Refusal.INVALID.value, f"{shim.invalid}: mend the spec")
+        return Condition(kind, "True", Refusal.INVALID.value, f"the spec is invalid: {shim.invalid}")
     if conflict := conflict_of(snapshot):
         return Condition(kind, "True", Reason.RUNTIME_CLASS_CONFLICT.value, conflict)
     if snapshot.class_refused:
-        message = f"no pod can name the RuntimeClass {shim.runtime_class!r}: {snapshot.class_refused}"
+        message = f"the API server refuses RuntimeClass {shim.runtime_class!r}: {snapshot.class_refused}"
         return Condition(kind, "True", Reason.RUNTIME_CLASS_REFUSED.value, message)
     if snapshot.ledger_refused and not shim.paused:
-        message = f"no node is begun, because the rollout ledger is refused: {snapshot.ledger_refused}"
+        message = f"the API server refuses the rollout ledger, so no node is started: {snapshot.ledger_refused}"
         return Condition(kind, "True", Reason.LEDGER_REFUSED.value, message)
     if snapshot.refused:
         node, reason, words = snapshot.refused[-1]
@@ -184,17 +193,16 @@ def _degraded(snapshot: Snapshot) -> Condition:
         return Condition(kind, "True", Reason.FAILING.value, message)
     if snapshot.in_use:
         node, why = min(snapshot.in_use, key=lambda pair: pair[0].name)
-        message = f"it cannot leave {listed(node for node, _ in snapshot.in_use)}; {node.name}: {why}"
+        message = f"the shim cannot be removed from {listed(node for node, _ in snapshot.in_use)}; {node.name}: {why}"
         return Condition(kind, "True", Reason.IN_USE.value, message)
     return Condition(kind, "False", Reason.HEALTHY.value, "")
 
 
 def _held(snapshot: Snapshot) -> str:
     return (
-        "it was deleted together with other Shims, or with their CRD, so the circuit breaker of node-watcher limits "
-        f"how fast {len(snapshot.held)} nodes lose it ({listed(snapshot.held)}). To go on at once: trellis "
-        f"circuit-breaker close node-watcher. To keep it: remove the finalizer {names.FINALIZER} from the "
-        "Shim, and create it again"
+        f"the circuit breaker pauses this mass deletion on {len(snapshot.held)} nodes ({listed(snapshot.held)}). "
+        "To confirm it: trellis circuit-breaker close node-watcher. "
+        f"To keep the shim: remove the finalizer {names.FINALIZER} from the Shim and create it again"
     )
 
 
@@ -204,20 +212,20 @@ def _refused(snapshot: Snapshot) -> Condition | None:
     refused, rivals = snapshot.nodes.refused, ", ".join(snapshot.nodes.rivals)
     if nodes := refused.get(Refusal.HANDLER_CONFLICT):
         message = (
-            f"Shim {rivals} has the handler {shim.handler!r} too, and a handler is one Shim's, so "
-            f"{shim.name} is not installed on {listed(nodes)}: select other nodes, or make a Shim with another handler"
+            f"Shim {rivals} has handler {shim.handler!r}, too, so {shim.name} is not installed on {listed(nodes)}: "
+            "select other nodes, or create a Shim with another handler"
         )
         return Condition(kind, "True", Refusal.HANDLER_CONFLICT.value, message)
     if nodes := refused.get(Refusal.CHECKSUM_MISSING):
         message = (
-            "the source has no sha256 (or the image no digest), so nothing is installed: add it, or allow it for all "
-            f"Shims with TRELLIS_REQUIRE_CHECKSUM=false; {listed(nodes)}"
+            f"the source has no sha256, or the image no digest, so the shim is not installed on {listed(nodes)}: "
+            "add it, or allow missing checksums with TRELLIS_REQUIRE_CHECKSUM=false"
         )
         return Condition(kind, "True", Refusal.CHECKSUM_MISSING.value, message)
     if nodes := refused.get(Refusal.UNSIGNED):
         message = (
-            "none of the keys of TRELLIS_SHIM_KEYS signed what it installs: sign it by `cosign sign-blob` (an image by "
-            f"`cosign sign`), and put the signature beside the location; {listed(nodes)}"
+            f"no key of TRELLIS_SHIM_KEYS signed the source, so the shim is not installed on {listed(nodes)}: "
+            "sign it by `cosign sign-blob` (an image by `cosign sign`) and set signature"
         )
         return Condition(kind, "True", Refusal.UNSIGNED.value, message)
     if nodes := refused.get(Refusal.NO_SOURCE):
@@ -251,5 +259,5 @@ def conflict_of(snapshot: Snapshot) -> str:
         return ""
     if not found.owner and found.handler == shim.handler:
         return ""
-    of = "another Shim's" if found.owner else f"somebody else's (handler {found.handler!r})"
-    return f"RuntimeClass {found.name} is {of}: name another in spec.runtimeClass.name, or delete it"
+    of = "belongs to another Shim" if found.owner else f"is not managed by Trellis (handler {found.handler!r})"
+    return f"RuntimeClass {found.name} {of}: set another spec.runtimeClass.name, or delete it"
