@@ -17,6 +17,7 @@ from application_manager.cache import Cache
 from application_manager.domain.placement import name_of
 from application_manager.timings import Timings
 from trellis import names
+from trellis.crds.conditions import make_condition
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.permissions import MissingPermissions
@@ -37,21 +38,23 @@ class Verdict(NamedTuple):
 def verdict_of(store: ModelStore | None, owner: str | None, *, ours: bool) -> Verdict:
     """Return what holds of a lattice; ``owner``: the cluster that keeps its applications, None while unknown."""
     if store is None:
-        return Verdict("Unknown", "NotFollowed", "the lattice is not followed yet")
+        return Verdict("Unknown", "NotFollowed", "application_manager is not connected to the lattice yet")
     if store.synced_at is None:
-        return Verdict("Unknown", "WadmUnavailable", f"applications are shown as they were: {store.why}")
+        return Verdict("Unknown", "WadmUnavailable", f"the applications shown may be outdated: {store.why}")
     if store.silent:
-        return Verdict("Unknown", "WadmUnavailable", f"what wadm last said may be old: {store.silent}")
+        return Verdict("Unknown", "WadmUnavailable", f"the last reports of wadm may be outdated: {store.silent}")
     if owner is None:
-        return Verdict("Unknown", "OwnerUnknown", "it is not known yet which cluster keeps the lattice's applications")
+        return Verdict("Unknown", "OwnerUnknown", "the cluster that owns the lattice's applications is not known yet")
     if not ours:
-        return Verdict("True", "ReadOnly", f"cluster {owner} keeps the lattice's applications, here they are shown")
+        return Verdict("True", "ReadOnly", f"cluster {owner} owns the lattice's applications; they are shown here")
     if store.why:
         return Verdict("True", "DeletionsNotProved", store.why)
-    return Verdict("True", "Synced", "what wadm has is shown as it changes")
+    return Verdict("True", "Synced", "changes in wadm are shown as they occur")
 
 
-def with_condition(conditions: list[Manifest], said: Verdict | None, now: str) -> list[Manifest] | None:
+def with_condition(
+    conditions: list[Manifest], said: Verdict | None, now: str, generation: int
+) -> list[Manifest] | None:
     """Return the conditions of a group with this one, or without it; None if they are so already.
 
     ``said``: None if nobody is to say it any more; ``now``: in RFC 3339.
@@ -59,14 +62,9 @@ def with_condition(conditions: list[Manifest], said: Verdict | None, now: str) -
     former = next((one for one in conditions if one["type"] == names.CONDITION_APPLICATIONS_SYNCED), None)
     if said is None:
         return None if former is None else [one for one in conditions if one is not former]
-    if former is not None and (former["status"], former["reason"], former.get("message")) == said:
+    condition = make_condition((names.CONDITION_APPLICATIONS_SYNCED, *said), conditions, generation, now)
+    if condition == former:
         return None
-    same = former is not None and former["status"] == said.status
-    condition = {
-        "type": names.CONDITION_APPLICATIONS_SYNCED,
-        **said._asdict(),
-        "lastTransitionTime": former["lastTransitionTime"] if same and former is not None else now,
-    }
     return [*(one for one in conditions if one is not former), condition]
 
 
@@ -120,7 +118,8 @@ class TellGroups:
             return said
         name = name_of(group.lattice)
         why = (
-            f"an older group of this namespace is of another lattice {name}: what this one has is shown elsewhere only"
+            f"an older host group of this namespace is on another lattice {name}, so this lattice's applications are "
+            "not shown"
         )
         return Verdict("Unknown", "NameTaken", why)
 
@@ -131,7 +130,8 @@ class TellGroups:
             if not item.get("status"):
                 return False
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            conditions = with_condition(item["status"].get("conditions") or [], said, now)
+            before, generation = item["status"].get("conditions") or [], item["metadata"].get("generation") or 0
+            conditions = with_condition(before, said, now, generation)
             if conditions is None or item["metadata"]["uid"] != group.uid:
                 return True
             read = {key: item["metadata"][key] for key in ("uid", "resourceVersion")}

@@ -133,7 +133,7 @@ class Gather:
 
 def _why_away(store: ModelStore | None) -> str:
     if store is None:
-        return "its lattice is not followed yet"
+        return "application_manager is not connected to the lattice yet"
     if store.synced_at is None:
         return f"what wadm has is not known: {store.why}"
     if store.silent:

@@ -18,10 +18,10 @@ from host_manager.domain.decide import (
     Action,
     ApplyChild,
     DeleteChild,
+    RecordGroupEvent,
     RecyclePod,
     RetryPods,
     SetFinalizers,
-    WarnGroup,
     WriteStatus,
 )
 from host_manager.domain.group import API_VERSION, KIND, Manifest
@@ -115,11 +115,11 @@ class Effects:
                 # Of the former status nothing stays that is not in the new one.
                 patch = {"metadata": _read(action.head, version), "status": action.status}
                 return await self._patch(action.head, patch, subresource="status")
-            case WarnGroup():
+            case RecordGroupEvent():
                 head = action.head
                 await self.recorder.record(
                     regarding=ObjectRef(API_VERSION, KIND, head.name, head.uid, head.namespace),
-                    type="Warning",
+                    type="Warning" if action.warning else "Normal",
                     reason=action.reason,
                     message=action.message,
                 )
@@ -144,7 +144,7 @@ class Effects:
             if begun:
                 self.cache.listening.recycling.begun(key, time.monotonic())
         _log.info("pod of a host without heartbeat evicted", group=key, pod=action.pod.name)
-        await self._one(key, WarnGroup(action.head, "HostRecycled", action.message), "")
+        await self._one(key, RecordGroupEvent(action.head, "HostRecycled", action.message), "")
 
     async def _retry(self, key: str, action: RetryPods) -> None:
         """Change an annotation: a Deployment's controller copies it to the ReplicaSet, whose controller tries again."""

@@ -66,12 +66,14 @@ def make_conditions(snapshot: Snapshot, shown: Mapping[str, Any]) -> list[Said]:
     """Return the conditions about the lattice; ``shown``: what the status shows of it."""
     view = snapshot.lattice
     if view is None:
-        why = snapshot.lattice_why or "the lattice is not listened to: what hosts report is not known"
+        why = (
+            snapshot.lattice_why or "host_manager is not connected to the lattice, so the reports of hosts are unknown"
+        )
         return [(kind, "Unknown", "LatticeNotConnected", why) for kind in (REPORTED, APPLICATIONS)]
     if not view.settled:
         return [_as_it_was(snapshot, kind) for kind in (REPORTED, APPLICATIONS)]
     if view.linked_since is None:
-        why = f"the lattice's NATS cannot be heard: {view.why}; nothing is taken away because of that"
+        why = f"host_manager cannot reach the NATS of the lattice, so nothing is removed: {view.why}"
         return [(kind, "Unknown", "LatticeUnreachable", why) for kind in (REPORTED, APPLICATIONS)]
     wadm: Said = (APPLICATIONS, "True", "Healthy", _left_out(shown, "apps", len(view.models or ())))
     if view.models_why:
@@ -140,26 +142,31 @@ def _reported(snapshot: Snapshot) -> Said:
         named = ", ".join(silent[:_PODS_NAMED]) + (
             f" and {len(silent) - _PODS_NAMED} more" * (len(silent) > _PODS_NAMED)
         )
-        message = f"no heartbeat for 70 s of the host in pod {named}: see its log, or set hostRecycling: OneAtATime"
+        message = f"the host in pod {named} sent no heartbeat for 70 s: see its log, or set hostRecycling: OneAtATime"
         return REPORTED, "False", "HeartbeatMissing", message
     untold = [pod for pod in ready if not pod.tells]
     if untold:
         message = (
-            f"which host runs in which pod is told from template revision 2 on, which {len(untold)} pods do not have: "
-            "see latticeHosts for all hosts"
+            f"{len(untold)} pods have a template before revision 2 and do not report their host: see latticeHosts for "
+            "all hosts"
         )
         return REPORTED, "Unknown", "HostIDUnknown", message
     waiting = [pod.name for pod in ready if reports[pod.name].reported != "Yes"]
     if waiting:
-        return REPORTED, "Unknown", "WaitingForHosts", f"{len(waiting)} of {len(ready)} ready pods are not heard of yet"
-    return REPORTED, "True", "AllReporting", f"{len(ready)} of {len(ready)} ready pods are heard of in the lattice"
+        return (
+            REPORTED,
+            "Unknown",
+            "WaitingForHosts",
+            f"{len(waiting)} of {len(ready)} ready pods have not been reported by the lattice yet",
+        )
+    return REPORTED, "True", "AllReporting", f"the lattice reports {len(ready)} of {len(ready)} ready pods"
 
 
 def _as_it_was(snapshot: Snapshot, kind: str) -> Said:
     for one in snapshot.status.get("conditions") or ():
         if one["type"] == kind:
             return kind, one["status"], one["reason"], one["message"]
-    return kind, "Unknown", "LatticeNotConnected", "the lattice is being connected to"
+    return kind, "Unknown", "LatticeNotConnected", "host_manager is connecting to the lattice"
 
 
 def _host(snapshot: Snapshot, pod: PodView, report: Report, former: Mapping[str, Manifest]) -> Manifest:

@@ -161,7 +161,7 @@ class Reconciler:
         else:
             conditions = {one["type"]: one for one in status.get("conditions") or ()}
             mine = status.get("observedGeneration") == head.generation
-            done = (conditions.get("Ready", {}).get("status"), conditions.get("Progressing", {}).get("status"))
+            done = (conditions.get("Available", {}).get("status"), conditions.get("Progressing", {}).get("status"))
             if not mine or done != ("True", "False"):
                 said.pop(head.key, None)  # it is published once more when it is ready again
                 return None

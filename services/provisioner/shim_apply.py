@@ -18,8 +18,8 @@ from provisioner.domain.shim_decide import (
     DeleteRuntimeClass,
     DropRevision,
     KeepRevision,
+    RecordShimEvent,
     SetFinalizer,
-    WarnShim,
     WriteStatus,
 )
 from provisioner.domain.shim_resources import make_runtime_class, view_runtime_class
@@ -81,10 +81,10 @@ class ShimEffects:
             case WriteStatus():
                 patch = {"metadata": _read(action.shim, version), "status": make_status(action.status)}
                 return await self._patch(action.shim, patch, subresource="status")
-            case WarnShim():
+            case RecordShimEvent():
                 await self.recorder.record(
                     regarding=ObjectRef(SHIMS.api_version, SHIMS.kind, action.shim.name, action.shim.uid),
-                    type="Warning",
+                    type="Warning" if action.warning else "Normal",
                     reason=action.reason,
                     message=action.message,
                 )

@@ -16,8 +16,10 @@ from secrets_backend.answering import Answering, Parts
 from secrets_backend.audit import Audit
 from secrets_backend.changes import Changes
 from secrets_backend.deletions import GrantDeletions
+from secrets_backend.domain.decide import Grant
 from secrets_backend.domain.limits import Limits
 from secrets_backend.gather import Cache
+from secrets_backend.grant_statuses import GrantStatuses
 from secrets_backend.key import Key
 from secrets_backend.links import Links
 from secrets_backend.lookup import Lookup
@@ -30,13 +32,16 @@ from secrets_backend.watches import LinksOfGroups, Watches
 from trellis.bus.bus import Bus
 from trellis.bus.consume.queue import KeyedQueue
 from trellis.events.subjects import SECRETS_BACKEND
+from trellis.kube.changes import Change
 from trellis.kube.client import Kube
 from trellis.kube.permissions import MissingPermissions
+from trellis.lattice.domain.group_views import GroupView
 from trellis.lattice.follow.group_lattices import GroupLattices
 from trellis.runtime.run import Base, EqualService, Service, Work
 from trellis.telemetry import setup
 
 GROUP_WORKERS: Final = 8
+STATUS_WORKERS: Final = 2
 _READING: Final = (64, 16)
 """Connections to the API server for reading Secrets, and those of them for the accounts of one namespace."""
 _FOR_ANSWERS: Final = 0.9
@@ -68,13 +73,25 @@ def create_app(
 def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     """Join the parts."""
     groups = KeyedQueue[str](workers=GROUP_WORKERS, name="groups", telemetry=base.telemetry)
+    grants = KeyedQueue[str](workers=STATUS_WORKERS, name="grants", telemetry=base.telemetry)
 
     def grants_known() -> bool:
         return watches.grants.known and deletions.stands and not any(one.outdated(timings.stale) for one in watches)
 
     cache = Cache({}, {}, grants_known=grants_known)
     deletions = GrantDeletions(base.kube, cache, base.health, timings, settings.namespace)
-    watches = Watches(base.kube, cache, groups.add, deletions.take, timings.watch)
+    users = frozenset(settings.secrets_users)
+    statuses = GrantStatuses(base.kube, cache, base.health, users, grants.add, timings.recheck)
+
+    def on_grant(change: Change[Grant]) -> None:
+        deletions.take(change)
+        statuses.on_grant(change)
+
+    def on_group(change: Change[GroupView]) -> None:
+        groups.add(change.key)
+        statuses.on_group(change)
+
+    watches = Watches(base.kube, cache, on_group, on_grant, timings.watch)
     reading = base.kube.apart(*_READING)
     parts = _parts(settings, base, reading, timings)
     links = Links(cache, _environment(settings, base, cache, parts, timings))
@@ -85,6 +102,8 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     def list_all() -> None:
         for key in {*cache.groups, *cache.addresses}:
             groups.add(key)
+        for key in cache.grants:
+            grants.add(key)
 
     async def close(seconds: float) -> None:
         # Who asks no more is told nothing new: first the questions end, then what is to be said of them is said. An
@@ -97,7 +116,14 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     background += [partial(deletions.run, watches.grants.synced), partial(_holding, reading)]
     if settings.secrets_cache_ttl:
         background.append(partial(parts.lookup.run, timings.sweep))
-    return Work([*watches], {groups: follow.run}, list_all, lambda: None, background=background, closing=[close])
+    return Work(
+        [*watches],
+        {groups: follow.run, grants: statuses.run},
+        list_all,
+        lambda: None,
+        background=background,
+        closing=[close],
+    )
 
 
 def _parts(settings: Settings, base: Base, reading: Kube, timings: Timings) -> Parts:

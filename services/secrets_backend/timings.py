@@ -63,6 +63,8 @@ class Timings:
     """Between two looks at the CRD of SecretGrants while it cannot be read, or is being deleted."""
     grants: float = 300.0
     """How long SecretGrants that were deleted with their CRD keep their namespaces closed after it is created again."""
+    recheck: float = 30.0
+    """Between two checks of the ServiceAccounts and users of a SecretGrant that is not in effect."""
     stale: float = 120.0
     """How long host groups and SecretGrants count as known after the last that was heard of them, while they cannot be
     read: a bookmark comes about every 60 s."""

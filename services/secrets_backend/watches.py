@@ -23,12 +23,12 @@ from trellis.lattice.connection.address import LatticeAddress
 from trellis.lattice.domain.group_views import GroupView, view_group
 
 
-def on_group(cache: Cache, wake: Callable[[str], None]) -> Callable[[Change[GroupView]], None]:
+def on_group(cache: Cache, wake: Callable[[Change[GroupView]], None]) -> Callable[[Change[GroupView]], None]:
     """Return the handler of changes of groups."""
 
     def handle(change: Change[GroupView]) -> None:
         cache.changed()
-        wake(change.key)
+        wake(change)
         if change.new is None:
             cache.seen.discard(change.key)
 
@@ -42,7 +42,7 @@ class Watches:
         self,
         kube: Kube,
         cache: Cache,
-        wake: Callable[[str], None],
+        wake: Callable[[Change[GroupView]], None],
         on_grant: Callable[[Change[Grant]], None],
         timings: WatchTimings,
     ) -> None:

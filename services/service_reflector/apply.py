@@ -138,6 +138,12 @@ class Effects:
             raise
         _log.info("Service created", service=mirror.key, lattice=mirror.lattice, application=mirror.application)
         self.services.wrote(made, held)
+        await self.recorder.record(
+            regarding=ObjectRef("v1", "Service", made["metadata"]["name"], made["metadata"]["uid"], mirror.namespace),
+            type="Normal",
+            reason="ServiceReflected",
+            message=f"the Service reflects application {mirror.application} of lattice {mirror.lattice}",
+        )
         return True
 
     async def _patch(self, found: ServiceView, patch: Manifest, message: str) -> None:

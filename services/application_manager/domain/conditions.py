@@ -19,6 +19,7 @@ from application_manager.domain.sides import Absence, Base, Win
 from application_manager.domain.snapshot import Snapshot
 from application_manager.domain.status_limits import scalers_of, versions_of
 from application_manager.domain.views import ApplicationView
+from trellis.crds.conditions import Health, State, Verdict, make_condition, shortened, summary
 from trellis.lattice.domain.replies import Refusal, Scaler, Status
 from trellis.lattice.domain.store import StoredModel
 
@@ -127,12 +128,12 @@ def _word(model: StoredModel, said: Status | None) -> tuple[str, str, tuple[Scal
         idle = said is not None and said.status == "undeployed"
         return "Undeployed", said.message if idle and said is not None else "", ()
     if said is None:
-        return "Reconciling", f"version {model.deployed} is deployed; wadm has not said yet how it is", ()
+        return "Reconciling", f"version {model.deployed} is deployed; wadm has not reported its status yet", ()
     if said.status == "undeployed":
-        why = "it has not begun with it, for which the lattice needs a host, or has nothing to scale"
-        return "Waiting", f"version {model.deployed} is deployed, and wadm says of it that it is undeployed: {why}", ()
+        why = "the lattice has no host yet, or the application has nothing to scale"
+        return "Waiting", f"version {model.deployed} is deployed, and wadm reports it as undeployed: {why}", ()
     if said.status not in PHASES:
-        return "Reconciling", said.message or f"wadm says of it: {said.status}", said.scalers
+        return "Reconciling", said.message or f"wadm reports status {said.status}", said.scalers
     return PHASES[said.status], said.message, said.scalers
 
 
@@ -165,34 +166,15 @@ def _win(win: Win) -> Json:
 
 
 def _conditions(seen: Seen, status: Json, former: Json) -> Iterator[Json]:
-    before = {one["type"]: one for one in former.get("conditions") or ()}
-    for kind, verdict, reason, message in _verdicts(seen, status):
-        old = before.get(kind, {})
-        since = old["lastTransitionTime"] if old.get("status") == verdict else moment(seen.snapshot.now)
-        yield {
-            "type": kind,
-            "status": verdict,
-            "observedGeneration": seen.view.generation,
-            "lastTransitionTime": since,
-            "reason": reason,
-            "message": message if len(message) <= _MESSAGE_KEPT else f"{message[: _MESSAGE_KEPT - 1]}…",
-        }
-
-
-Verdict = tuple[str, str, str, str]
+    before, now = former.get("conditions") or (), moment(seen.snapshot.now)
+    for verdict in _verdicts(seen, status):
+        whole = verdict._replace(message=shortened(verdict.message, _MESSAGE_KEPT))
+        yield make_condition(whole, before, seen.view.generation, now)
 
 
 def _verdicts(seen: Seen, status: Json) -> Iterator[Verdict]:
     synced = _synced(seen)
-    stalled = _stalled(seen, status)
-    yield _ready(seen, status, synced, stalled)
-    busy = not stalled and (synced[1] != "True" or status.get("phase") not in {"Deployed", "Undeployed"})
-    if busy:
-        why = synced[2:] if synced[1] != "True" else _words(status)
-        yield ("Reconciling", "True", *why)
-    else:
-        yield ("Reconciling", "False", *(stalled or ("Settled", "nothing is under way")))
-    yield ("Stalled", "True", *stalled) if stalled else ("Stalled", "False", "Progressing", "nothing is in the way")
+    yield from summary(_health(seen, status, synced))
     yield synced
     yield from _besides(seen, status)
 
@@ -201,18 +183,20 @@ def _synced(seen: Seen) -> Verdict:
     """Return whether both sides have the same."""
     waits, actions, refused = seen.decision.waits, seen.decision.actions, seen.decision.refused
     if seen.view.problem:
-        return "Synced", "False", "InvalidManifest", seen.view.problem
+        return Verdict("Synced", "False", "InvalidManifest", seen.view.problem)
     if refused is not None:
-        return "Synced", "False", refused.refusal.value, refused.words
+        return Verdict("Synced", "False", refused.refusal.value, refused.words)
     if waits is not None:
         verdict = "Unknown" if waits.reason is Reason.WADM_AWAY else "False"
-        return "Synced", verdict, waits.reason.value, seen.snapshot.why or waits.message
+        return Verdict("Synced", verdict, waits.reason.value, seen.snapshot.why or waits.message)
     done = seen.recorded or (seen.view.object.base if not actions else None)
     if done is not None and all(isinstance(action, Record) for action in actions):
-        return "Synced", "True", Reason.SYNCED.value, f"Kubernetes and wadm have version {done.version}"
+        return Verdict("Synced", "True", Reason.SYNCED.value, f"Kubernetes and wadm have version {done.version}")
     said = actions[0].said if actions else None
-    reason, message = (said.reason.value, said.message) if said else ("Pending", "it is not in wadm yet")
-    return "Synced", "False", reason, seen.snapshot.why or message
+    reason, message = (
+        (said.reason.value, said.message) if said else ("Pending", "wadm does not have the application yet")
+    )
+    return Verdict("Synced", "False", reason, seen.snapshot.why or message)
 
 
 def _stalled(seen: Seen, status: Json) -> tuple[str, str] | None:
@@ -231,38 +215,38 @@ def _stalled(seen: Seen, status: Json) -> tuple[str, str] | None:
 
 def _words(status: Json) -> tuple[str, str]:
     phase = status.get("phase") or "Waiting"
-    return phase, status.get("message") or f"wadm says of it: {phase}"
+    return phase, status.get("message") or f"wadm reports phase {phase}"
 
 
-def _ready(seen: Seen, status: Json, synced: Verdict, stalled: tuple[str, str] | None) -> Verdict:
-    """Return whether it is as it is to be: an application that is not to run is ready when it does not."""
-    if stalled:
-        return ("Ready", "False", *stalled)
-    if synced[1] != "True":
-        verdict = "Unknown" if seen.snapshot.wadm is Absence.AWAY else "False"
-        return "Ready", verdict, synced[2], synced[3]
+def _health(seen: Seen, status: Json, synced: Verdict) -> Health:
+    """Return the health: an application that is not to run is ready when it does not run."""
+    if stalled := _stalled(seen, status):
+        return Health(State.STALLED, *stalled)
+    if synced.status != "True":
+        state = State.UNKNOWN if seen.snapshot.wadm is Absence.AWAY else State.RECONCILING
+        return Health(state, synced.reason, synced.message)
     phase = status.get("phase")
     reason, message = _words(status)
     if phase == "Undeployed":
-        return "Ready", "True", reason, "it is not to run, and does not"
-    return "Ready", "True" if phase == "Deployed" else "False", reason, message
+        return Health(State.READY, reason, "the application is undeployed, as requested")
+    return Health(State.READY if phase == "Deployed" else State.RECONCILING, reason, message)
 
 
 def _besides(seen: Seen, status: Json) -> Iterator[Verdict]:
     """Yield the conditions that are there while there is reason for them."""
     waits, refused = seen.decision.waits, seen.decision.refused
     if refused is not None:
-        yield "Rejected", "True", refused.refusal.value, refused.message
+        yield Verdict("Rejected", "True", refused.refusal.value, refused.message)
     if seen.view.ignored:
-        yield "FieldsIgnored", "True", "UnknownToWadm", _ignored(seen.view.ignored)
+        yield Verdict("FieldsIgnored", "True", "UnknownToWadm", _ignored(seen.view.ignored))
     lost = status.get("overridden")
     if lost:
         kept = f": what {lost['side']} had is in wadm's version {lost['version']}" if lost["version"] else ""
-        yield "Overridden", "True", f"{lost['side'].capitalize()}Lost", f"both sides had changed{kept}"
+        yield Verdict("Overridden", "True", f"{lost['side'].capitalize()}Lost", f"both sides had changed{kept}")
     if waits is not None and waits.reason is Reason.CONTENDED:
-        yield "Contended", "True", waits.reason.value, waits.message
+        yield Verdict("Contended", "True", waits.reason.value, waits.message)
 
 
 def _ignored(fields: tuple[str, ...]) -> str:
     more = f" and {len(fields) - NAMED} more" if len(fields) > NAMED else ""
-    return f"wadm does not know {', '.join(fields[:NAMED])}{more}: left out of what it gets"
+    return f"wadm does not know {', '.join(fields[:NAMED])}{more}: they are omitted from the request"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Literal
 
 import orjson
 from opentelemetry.trace import Span
@@ -46,7 +46,7 @@ CHANGES_AT_ONCE: Final = 10.0
 CHANGES_PER_SECOND: Final = 1 / 60
 """After these."""
 FACTS_PER_SECOND: Final = 1.0
-"""Events that controllers were woken and suspended; what is not published then is counted into a later one."""
+"""Bus events and Kubernetes Events that controllers were woken or suspended; the rest is counted into a later one."""
 _LONGEST: Final = 1024
 
 
@@ -197,9 +197,12 @@ class Reporting:
             told.fault = said
             return
         told.fault = said
+        await self._record(one, "Warning", trouble)
+
+    async def _record(self, one: Hosted, kind: Literal["Normal", "Warning"], what: Trouble) -> None:
         view = one.view
         regarding = ObjectRef(WASM_CONTROLLERS.api_version, WASM_CONTROLLERS.kind, view.name, view.uid, view.namespace)
-        await self.recorder.record(regarding=regarding, type="Warning", reason=trouble.reason, message=trouble.message)
+        await self.recorder.record(regarding=regarding, type=kind, reason=what.reason, message=what.message)
 
     async def _say(self, one: Hosted, told: _Told) -> float | None:
         """Say events that are due; returns when the next are."""
@@ -216,6 +219,7 @@ class Reporting:
                 told.facts_at = now
                 if wakes > 0:
                     await self._publish(one, ControllerWoken, figures.wakes, {"count": wakes})
+                    await self._record(one, "Normal", Trouble("Woken", "the controller was restored from its snapshot"))
                     told.wakes = figures.wakes
                 if suspends > 0:
                     size = {"bytes_on_disk": figures.snapshot_bytes}

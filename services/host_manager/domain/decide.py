@@ -7,6 +7,7 @@ lacks what it names gets no child; a child of another owner is left alone; what 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from host_manager.domain.children import (
@@ -82,12 +83,13 @@ class WriteStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class WarnGroup:
-    """Put a warning Event on the group."""
+class RecordGroupEvent:
+    """Put an Event on the group."""
 
     head: Head
     reason: str
     message: str
+    warning: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ class RetryPods:
     at: str
 
 
-Action = SetFinalizers | ApplyChild | DeleteChild | WriteStatus | WarnGroup | RecyclePod | RetryPods
+Action = SetFinalizers | ApplyChild | DeleteChild | WriteStatus | RecordGroupEvent | RecyclePod | RetryPods
 
 
 def decide(snapshot: Snapshot) -> list[Action]:
@@ -307,7 +309,7 @@ def _retry(snapshot: Snapshot) -> list[Action]:
 
 
 def _status(snapshot: Snapshot, marks: Marks | None) -> list[Action]:
-    """Write the status if it changed, and say once what has become wrong."""
+    """Write the status if it changed; record once each problem that began, and what went well."""
     if may_wait(snapshot):
         return []
     status = make_status(snapshot, Facts(marks.revision if marks else None))
@@ -321,5 +323,19 @@ def _status(snapshot: Snapshot, marks: Marks | None) -> list[Action]:
         news = (one["type"], one["status"], one["reason"]) not in former
         bad = one["status"] == ("False" if one["type"] == REPORTED else "True")
         if (one["type"] in BAD_NEWS or one["type"] == REPORTED) and bad and news:
-            actions.append(WarnGroup(snapshot.head, one["reason"], one["message"]))
-    return actions
+            actions.append(RecordGroupEvent(snapshot.head, one["reason"], one["message"]))
+    return [*actions, *_good_news(snapshot, status)]
+
+
+def _good_news(snapshot: Snapshot, status: Manifest) -> Iterator[Action]:
+    """Yield an Event for another number of hosts, and for a rollout that is complete."""
+    former = snapshot.status
+    before, desired = former.get("desiredReplicas"), status.get("desiredReplicas")
+    if before is not None and before != desired and status.get("workload") == former.get("workload") == "Deployment":
+        yield RecordGroupEvent(snapshot.head, "Scaled", f"scaled from {before} to {desired} hosts", warning=False)
+    was, now = (
+        {one["type"]: one for one in found.get("conditions") or ()}.get("Progressing", {}) for found in (former, status)
+    )
+    if was.get("status") == "True" and now.get("reason") == "Updated":
+        message = f"the rollout is complete: {now['message']}"
+        yield RecordGroupEvent(snapshot.head, "RolloutComplete", message, warning=False)

@@ -99,7 +99,7 @@ def group_of(head: Head, manifest: Mapping[str, Any]) -> Group | Problem:
         spec = WasmCloudHostConfigSpec.model_validate(manifest.get("spec") or {})
     except ValidationError as error:
         fields = ", ".join(".".join(("spec", *map(str, one["loc"]))) + f": {one['msg']}" for one in error.errors()[:3])
-        return Problem("InvalidSpec", f"{fields}: mend the spec")
+        return Problem("InvalidSpec", f"the spec is invalid: {fields}")
     return Group(head.name, head.namespace, head.uid, spec)
 
 

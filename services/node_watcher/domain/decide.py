@@ -172,7 +172,9 @@ def _record(
     What stays there and is not wanted keeps its label for now: it is taken under the circuit breaker.
     """
     if not job.shims:
-        return [PatchNode(node, remove_marks(node), Reason.REMOVED, "nothing of ours is left on the node")]
+        message = f"Job {job.namespace}/{job.name} removed every runtime that Trellis had installed"
+        event = RecordEvent(node.uid, False, Reason.REMOVED, message)
+        return [PatchNode(node, remove_marks(node), Reason.REMOVED, message), event]
     marks = Marks(job.digest, proof, job.shims)
     # What was left out of this try, because an earlier one failed by it, goes on failing.
     still = any(name in wanted and not _changes(node, job, name) for name in node.blamed)
@@ -183,7 +185,8 @@ def _record(
     has = dict(node.labels)
     stay = {name for name in node.installed if name != KWASM and names.shim_label(name) in has}
     ops = patch_of(node, proof_labels(node, marks, wanted | stay), annotations, gone)
-    return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(gone)}")]
+    event = RecordEvent(node.uid, False, Reason.PROVED, f"{message} by Job {job.namespace}/{job.name}")
+    return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(gone)}"), event]
 
 
 def _record_left(node: NodeView, left: Mapping[str, str], wanted: frozenset[str]) -> list[Action]:

@@ -52,6 +52,12 @@ class Task:
         return REMOVE if self.removes else PROVISION
 
     @property
+    def shims(self) -> list[str]:
+        """The names of the Shims that the Job installs or removes; none for the legacy installer image."""
+        specs = (self.first, self.spec)
+        return sorted({shim.name for spec in specs if spec is not None for shim in spec.shims})
+
+    @property
     def fetched(self) -> tuple[str, ...] | None:
         """The pull secrets for what is fetched; None if nothing is, as what goes away."""
         return None if self.spec is None or self.removes else pull_secrets_of(self.spec)
@@ -99,6 +105,7 @@ def make_installer_job(
         names.LABEL_DIGEST: digest,
         names.LABEL_OPERATION: task.operation,
         names.LABEL_ATTEMPT: str(attempt),
+        **{f"{names.LABEL_SHIM_PREFIX}{names.shim_label(shim)}": "true" for shim in task.shims},
     }
     annotations = {names.ANNOTATION_NODE: node.name}
     for annotation, listed in (

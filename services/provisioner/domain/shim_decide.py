@@ -52,12 +52,13 @@ class WriteStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class WarnShim:
-    """Put a warning Event on the Shim."""
+class RecordShimEvent:
+    """Put an Event on the Shim."""
 
     shim: ShimView
     reason: str
     message: str
+    warning: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,9 @@ class DropRevision:
     former: Revision
 
 
-Action = SetFinalizer | ApplyRuntimeClass | DeleteRuntimeClass | WriteStatus | WarnShim | KeepRevision | DropRevision
+Action = (
+    SetFinalizer | ApplyRuntimeClass | DeleteRuntimeClass | WriteStatus | RecordShimEvent | KeepRevision | DropRevision
+)
 
 
 def decide(snapshot: Snapshot) -> list[Action]:
@@ -117,7 +120,7 @@ def _deleting(snapshot: Snapshot) -> list[Action]:
     actions: list[Action] = []
     if concerned:
         message = f"not removed from nodes that are not ready, or that no installer runs on: {listed(concerned)}"
-        actions.append(WarnShim(shim, Reason.UNREACHABLE_LEFT.value, message))
+        actions.append(RecordShimEvent(shim, Reason.UNREACHABLE_LEFT.value, message))
     if snapshot.runtime_class is not None and snapshot.runtime_class.owner == shim.uid:
         # The garbage collector would, but knows a new kind only after a while.
         actions.append(DeleteRuntimeClass(snapshot.runtime_class))
@@ -125,7 +128,7 @@ def _deleting(snapshot: Snapshot) -> list[Action]:
 
 
 def _status(snapshot: Snapshot) -> list[Action]:
-    """Write the status if it changed, and say once what has become wrong."""
+    """Write the status if it changed; record once each problem that began, and each rollout that completed."""
     status = status_of(snapshot)
     if status == snapshot.status:
         return []
@@ -134,7 +137,11 @@ def _status(snapshot: Snapshot) -> list[Action]:
     for condition in status.conditions:
         news = (condition.type, condition.status, condition.reason) not in former
         if condition.type in BAD_NEWS and condition.status == "True" and news:
-            actions.append(WarnShim(snapshot.shim, condition.reason, condition.message))
+            actions.append(RecordShimEvent(snapshot.shim, condition.reason, condition.message))
+        was = ("Progressing", "True", Reason.UPDATING.value) in former
+        if was and (condition.type, condition.reason) == ("Progressing", Reason.UPDATED.value):
+            message = f"the rollout is complete: {condition.message}"
+            actions.append(RecordShimEvent(snapshot.shim, Reason.ROLLOUT_COMPLETE.value, message, warning=False))
     return actions
 
 

@@ -1,8 +1,8 @@
 """Rights that let a Secret be read as an account: ours to be that account, and the account's to read.
 
-Pure: arguments in, manifests out. Called by ``trellis secrets roles``, which is where they are taken from; the service
-itself writes nothing. Invariant: each rule names what it is about (``resourceNames``): nothing gives a whole namespace,
-and only users, who belong to none, are impersonated by a ClusterRole.
+Pure: arguments in, manifests out. Called by ``trellis secrets roles``; the service itself grants no permissions.
+Invariant: each rule names what it is about (``resourceNames``): nothing gives a whole namespace, and only users, who
+belong to none, are impersonated by a ClusterRole.
 Source: Kubernetes, "User impersonation": the verb ``impersonate`` on ``serviceaccounts`` of a namespace, on ``users``
 of the cluster. An account need not exist to be impersonated.
 """

@@ -65,20 +65,20 @@ class ApiModel(BaseModel):
 
 
 class Condition(ApiModel):
-    """One aspect of an object's state, as in ``metav1.Condition``."""
+    """Condition of an object, as in ``metav1.Condition``."""
 
     type: str = Field(max_length=316)
-    """Aspect, in CamelCase."""
+    """Type of the condition, in CamelCase."""
     status: Literal["True", "False", "Unknown"]
-    """Whether the condition holds."""
+    """True, False or Unknown."""
     observed_generation: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
-    """The generation of the object that the condition was made from."""
+    """Generation of the object that the condition describes."""
     last_transition_time: datetime
-    """When the status changed last."""
+    """Time of the last change of the status of this condition."""
     reason: str = Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
-    """Why, in CamelCase, for programs."""
+    """Reason of the status, in CamelCase, for programs."""
     message: str = Field(max_length=32768)
-    """The same for people."""
+    """Explanation of the reason, for people."""
 
 
 Conditions = Annotated[

@@ -63,7 +63,17 @@ class Kind:
         return f"{self.plural}.{self.group}"
 
 
-_AGE: Final = Column("Age", "date", ".metadata.creationTimestamp")
+def _columns(*own: Column) -> tuple[Column, ...]:
+    """Return a kind's columns: its health before its own, and the message that explains it with ``-o wide``."""
+    ready = ".status.conditions[?(@.type=='Ready')]"
+    return (
+        Column("Ready", "string", f"{ready}.status"),
+        Column("Reason", "string", f"{ready}.reason"),
+        *own,
+        Column("Message", "string", f"{ready}.message", wide=True),
+        Column("Age", "date", ".metadata.creationTimestamp"),
+    )
+
 
 KINDS: Final[tuple[Kind, ...]] = (
     Kind(
@@ -72,16 +82,13 @@ KINDS: Final[tuple[Kind, ...]] = (
         version="v1alpha1",
         plural="shims",
         scope="Cluster",
-        columns=(
-            Column("RuntimeClass", "string", ".spec.runtimeClass.name"),
-            Column("Ready", "integer", ".status.nodesReady"),
+        columns=_columns(
             Column("Nodes", "integer", ".status.nodes"),
-            Column("Updated", "integer", ".status.nodesUpdated", wide=True),
-            Column("Failed", "integer", ".status.nodesFailed", wide=True),
-            Column("Available", "string", ".status.conditions[?(@.type=='Available')].status"),
+            Column("Nodes-Ready", "integer", ".status.nodesReady"),
+            Column("Nodes-Updated", "integer", ".status.nodesUpdated", wide=True),
+            Column("Nodes-Failed", "integer", ".status.nodesFailed", wide=True),
+            Column("RuntimeClass", "string", ".spec.runtimeClass.name"),
             Column("Digest", "string", ".status.digest", wide=True),
-            Column("Message", "string", ".status.conditions[?(@.type=='Progressing')].message", wide=True),
-            _AGE,
         ),
     ),
     Kind(
@@ -90,16 +97,13 @@ KINDS: Final[tuple[Kind, ...]] = (
         version="v1alpha1",
         plural="wasmcloudhostconfigs",
         scope="Namespaced",
-        columns=(
+        columns=_columns(
+            Column("Hosts", "integer", ".status.desiredReplicas"),
+            Column("Hosts-Ready", "integer", ".status.readyReplicas"),
+            Column("Hosts-Updated", "integer", ".status.updatedReplicas", wide=True),
             Column("Lattice", "string", ".spec.lattice"),
             Column("Version", "string", ".spec.version"),
-            Column("Desired", "integer", ".status.desiredReplicas"),
-            Column("Ready", "integer", ".status.readyReplicas"),
-            Column("Updated", "integer", ".status.updatedReplicas", wide=True),
-            Column("App Count", "integer", ".status.app_count"),
-            Column("Available", "string", ".status.conditions[?(@.type=='Ready')].status"),
-            Column("Message", "string", ".status.conditions[?(@.type=='Degraded')].message", wide=True),
-            _AGE,
+            Column("Applications", "integer", ".status.app_count"),
         ),
         short_names=("whc",),
         scale=Scale(".spec.hostReplicas", ".status.replicas", ".status.selector"),
@@ -111,12 +115,11 @@ KINDS: Final[tuple[Kind, ...]] = (
         version="v1alpha1",
         plural="secretgrants",
         scope="Namespaced",
-        columns=(
+        columns=_columns(
             Column("From", "string", ".spec.from[*].namespace"),
             Column("Accounts", "string", ".spec.serviceAccounts"),
             Column("Users", "string", ".spec.users", wide=True),
             Column("Issuers", "string", ".spec.entityIssuers", wide=True),
-            _AGE,
         ),
     ),
     Kind(
@@ -125,15 +128,12 @@ KINDS: Final[tuple[Kind, ...]] = (
         version="v1alpha1",
         plural="wasmcontrollers",
         scope="Namespaced",
-        columns=(
+        columns=_columns(
             Column("State", "string", ".status.state"),
-            Column("Ready", "string", ".status.conditions[?(@.type=='Ready')].status"),
-            Column("Module", "string", ".status.module.sha256", wide=True),
             Column("Wakes", "integer", ".status.wakes"),
             Column("Traps", "integer", ".status.traps"),
+            Column("Module", "string", ".status.module.sha256", wide=True),
             Column("Account", "string", ".spec.serviceAccountName", wide=True),
-            Column("Message", "string", ".status.conditions[?(@.type=='Ready')].message", wide=True),
-            _AGE,
         ),
         short_names=("wasmctl",),
     ),
@@ -146,12 +146,10 @@ APPLICATIONS: Final = Kind(
     version="v1beta1",
     plural="applications",
     scope="Namespaced",
-    columns=(
+    columns=_columns(
         Column("Phase", "string", ".status.phase"),
         Column("Deployed", "string", ".status.deployedVersion"),
         Column("Lattice", "string", ".status.lattice", wide=True),
-        Column("Message", "string", ".status.message", wide=True),
-        _AGE,
     ),
     category="oam",
 )

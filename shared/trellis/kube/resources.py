@@ -77,6 +77,10 @@ API_SERVICES: Final = Resource("apiregistration.k8s.io", "v1", "apiservices", "A
 DEFINITIONS: Final = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
+SELF_REVIEWS: Final = Resource(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
+)
+"""Asks what the asking account may do; it cannot be read."""
 SHIMS: Final = Resource("runtime.spinkube.dev", "v1alpha1", "shims", "Shim", namespaced=False)
 HOST_CONFIGS: Final = Resource(
     "k8s.wasmcloud.dev", "v1alpha1", "wasmcloudhostconfigs", "WasmCloudHostConfig", namespaced=True

@@ -27,6 +27,7 @@ class Reason(StrEnum):
     NO_NODES = "NoNodes"
     UPDATED = "Updated"
     UPDATING = "Updating"
+    ROLLOUT_COMPLETE = "RolloutComplete"
     REMOVING = "Removing"
     PAUSED = "Paused"
     HALTED = "RolloutHalted"

@@ -28,7 +28,7 @@ def said(kind: str, status: str, reason: str = "Healthy", message: str = "") -> 
     return {"type": kind, "status": status, "reason": reason, "message": message}
 
 
-READY = said("Ready", "True", "HostsReady", "2 of 2 hosts are ready")
+READY = said("Available", "True", "HostsReady", "2 of 2 hosts are ready")
 HEARD = said("HostsReporting", "True", "AllReporting", "2 of 2 ready pods are heard of in the lattice")
 FINE = said("Degraded", "False")
 LEADER = Leader("host-manager", "pod-1", "")

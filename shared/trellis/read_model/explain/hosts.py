@@ -109,12 +109,12 @@ def _available(status: Manifest) -> Manifest:
 
 
 def _counts(status: Manifest) -> Iterator[Line]:
-    ready = _available(status)
-    if ready:
-        reason = str(ready.get("reason") or "")
+    available = _available(status)
+    if available:
+        reason = str(available.get("reason") or "")
         missing = Health.MISSING if reason == "NotCreated" else None
-        text = str(ready.get("message") or reason)
-        yield Line("hosts", text, well=ready.get("status") == "True", reason=reason, state=missing)
+        text = str(available.get("message") or reason)
+        yield Line("hosts", text, well=available.get("status") == "True", reason=reason, state=missing)
     progressing = condition(status, "Progressing")
     if progressing.get("status") == "True":
         yield Line("progress", words(progressing))
