@@ -114,8 +114,8 @@ ANNOTATION_TAKEN_OVER: Final = "trellis.dev/taken-over"
 LABEL_SHIM: Final = "trellis.dev/shim"
 """On the ControllerRevisions of a Shim: its name, as :func:`shim_label` shortens it."""
 LABEL_SHIM_PREFIX: Final = "shim.trellis.dev/"
-"""Label prefix, followed by the name of a Shim as :func:`shim_label` shortens it: ``true`` on each installer Job and its
-pod that change this Shim. A Job can change several."""
+"""Label prefix, followed by the name of a Shim as :func:`shim_label` shortens it: ``true`` on each installer Job and
+its pod that change this Shim. A Job can change several."""
 LEASE_PREFIX: Final = "trellis-"
 ANNOTATION_HOLDER: Final = "trellis.dev/holder"
 """On a Lease: its last holder that belongs to Trellis. Other software that takes the Lease does not change it."""

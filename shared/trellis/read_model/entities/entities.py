@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from trellis.installer_api.redaction import redact_url
 from trellis.lattice.domain.service_views import PodView
-from trellis.provisioning.views import Wish
+from trellis.provisioning.views import OptIn
 from trellis.read_model.entities.cards import AppCard, ControllerCard, Ends, GroupCard, SeenHost, ServiceCard
 from trellis.read_model.entities.journal import Entity
 from trellis.read_model.explain.application import AppGroup, application_health
@@ -24,7 +24,7 @@ from trellis.read_model.tables.nodes import NodeRow
 from trellis.read_model.tables.rollout import ShimNode, Standing
 
 _MESSAGE_MOST: Final = 400
-_OPT_IN: Final = {Wish.IN: "true", Wish.OUT: "false", Wish.INVALID: "invalid"}
+_OPT_IN: Final = {OptIn.IN: "true", OptIn.OUT: "false", OptIn.INVALID: "invalid"}
 
 
 @dataclass(frozen=True, slots=True)
