@@ -33,6 +33,7 @@ _BLOCKING: Final = frozenset(
         Refusal.CHECKSUM_MISSING.value,
         Refusal.UNSIGNED.value,
         Refusal.NO_SOURCE.value,
+        Refusal.HANDLER_CONFLICT.value,
         Reason.RUNTIME_CLASS_CONFLICT.value,
     }
 )
