@@ -180,9 +180,10 @@ def health_of(conditions: Iterable[Said]) -> Health:
 
     1. Another controller manages the group: stalled until it is removed.
     2. Degraded: stalled if no retry changes its reason.
-    3. Pods are being created, updated or started.
-    4. The lattice cannot be heard: the state of the hosts is unknown.
-    5. A host reports no heartbeat, or none yet. Pods from before template revision 2 report no host, which is healthy.
+    3. The lattice is unreachable: the state of the hosts is unknown.
+    4. Pods are being created, updated or started.
+    5. The lattice is not connected yet: the state of the hosts is unknown, too.
+    6. A host reports no heartbeat, or none yet. Pods from before template revision 2 report no host, which is healthy.
     """
     found = {kind: (status, reason, message) for kind, status, reason, message in conditions}
     for kind in (OTHER, "Degraded"):
@@ -190,6 +191,9 @@ def health_of(conditions: Iterable[Said]) -> Health:
         if status == "True":
             stalled = kind == OTHER or reason in _STALLED
             return Health(State.STALLED if stalled else State.RECONCILING, reason, message)
+    status, reason, message = found[REPORTED]
+    if reason == "LatticeUnreachable":
+        return Health(State.UNKNOWN, reason, message)
     for kind, bad in (("Progressing", "True"), ("Available", "False")):
         status, reason, message = found[kind]
         if status == bad:

@@ -457,6 +457,16 @@ HEARD = ("HostsReporting", "True", "AllReporting", "2 of 2")
             id="the lattice is unreachable",
         ),
         pytest.param(
+            [
+                ("Available", "False", "HostsNotReady", ""),
+                ("Progressing", "True", "Starting", ""),
+                FINE,
+                ("HostsReporting", "Unknown", "LatticeUnreachable", ""),
+            ],
+            (State.UNKNOWN, "LatticeUnreachable"),
+            id="the lattice is unreachable and no host starts",
+        ),
+        pytest.param(
             [READY_PODS[0], ("Progressing", "True", "Updating", ""), FINE, HEARD],
             (State.RECONCILING, "Updating"),
             id="a rollout is in progress",
