@@ -310,7 +310,7 @@ def group(*conditions: Manifest, **status: Any) -> Manifest:
     return found | {"status": found["status"] | {"conditions": [*conditions]} | status}
 
 
-READY = said("Ready", "True", "HostsReady")
+READY = said("Available", "True", "HostsReady")
 UNREACHABLE = said("HostsReporting", "Unknown", "LatticeUnreachable", "refused the user")
 NO_WADM = said("ApplicationsKnown", "Unknown", "WadmUnavailable")
 GROUPS: dict[str, tuple[Manifest, Health, str]] = {
@@ -320,16 +320,19 @@ GROUPS: dict[str, tuple[Manifest, Health, str]] = {
         Health.DEGRADED,
         "SecretMissing",
     ),
-    "LatticeUnreachable": (group(READY, UNREACHABLE), Health.DEGRADED, "LatticeUnreachable"),
-    "WadmUnavailable": (group(READY, NO_WADM), Health.DEGRADED, "WadmUnavailable"),
+    "LatticeUnreachable": (group(READY, UNREACHABLE), Health.UNKNOWN, "LatticeUnreachable"),
+    "WadmUnavailable": (group(READY, NO_WADM), Health.HEALTHY, "HostsReady"),
     "OtherControllerActive": (
         group(said("OtherControllerActive", "True", "WasmCloudOperatorRuns")),
         Health.DEGRADED,
         "OtherControllerActive",
     ),
     "ImagePullBackOff": (group(said("Degraded", "True", "ImagePullBackOff")), Health.DEGRADED, "ImagePullBackOff"),
-    "no pods yet": (group(said("Ready", "False", "NotCreated")), Health.MISSING, "NotCreated"),
-}
+    "a rollout while all hosts are ready": (
+        group(READY, said("Progressing", "True", "Updating")), Health.PROGRESSING, "Updating",
+    ),
+    "no pods yet": (group(said("Available", "False", "NotCreated")), Health.MISSING, "NotCreated"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("found", "health", "reason"), GROUPS.values(), ids=GROUPS)
@@ -356,10 +359,13 @@ APPLICATIONS: dict[str, tuple[Manifest, list[Manifest], Health, str]] = {
     "undeployed": (app("Undeployed"), [group(READY)], Health.SUSPENDED, "Undeployed"),
     "unhealthy": (app("Unhealthy"), [group(READY)], Health.DEGRADED, "Unhealthy"),
     "WadmUnavailable": (
-        app("Deployed", said("Synced", "False", "WadmUnavailable")), [group(READY)], Health.DEGRADED, "WadmUnavailable",
+        app("Deployed", said("Synced", "Unknown", "WadmUnavailable")),
+        [group(READY)],
+        Health.UNKNOWN,
+        "WadmUnavailable",
     ),
     "no host group of the lattice": (app("Waiting"), [], Health.DEGRADED, "HostGroupMissing"),
-    "its lattice is unreachable": (app(), [group(READY, UNREACHABLE)], Health.DEGRADED, "LatticeUnreachable"),
+    "its lattice is unreachable": (app(), [group(READY, UNREACHABLE)], Health.UNKNOWN, "LatticeUnreachable"),
     "MassDeletion": (
         app("Deployed", said("Synced", "False", "MassDeletion")), [group(READY)], Health.DEGRADED, "MassDeletion",
     ),

@@ -54,7 +54,7 @@ def group(name: str = "hosts", namespace: str = "team", *, pods: tuple[str, ...]
             "app_count": 1,
             "hosts": hosts,
             "latticeHosts": told,
-            "conditions": [{"type": "Ready", "status": "True", "reason": "AllReady", "message": "all"}],
+            "conditions": [{"type": "Available", "status": "True", "reason": "HostsReady", "message": "all"}],
         },
     }
 

@@ -85,11 +85,6 @@ GROUPS: dict[str, tuple[Manifest, str, list[str]]] = {
         "lattice",
         ["LatticeUnreachable: connection refused", "spec.natsAddress", "spec.natsClientPort"],
     ),
-    "wadm is away": (
-        group(READY, HEARD, said("ApplicationsKnown", "Unknown", "WadmUnavailable", "no answer")),
-        "wadm",
-        ["lattice east", "no answer"],
-    ),
     "a host is silent": (
         group(READY, said("HostsReporting", "False", "HeartbeatMissing", "no heartbeat for 70 s of the host in pod a")),
         "lattice",
@@ -121,6 +116,15 @@ def test_a_healthy_group_is_ready_and_a_new_one_progresses() -> None:
     unled = explain_group(group(), Beside([replace(LEADER, holder="")]))
     assert "host-manager" in unled.headline
     assert (unled.verdict.health, unled.verdict.reason) == (Health.HEALTHY, "HostsReady")
+
+
+def test_a_group_is_ready_while_wadm_is_away_and_its_page_says_so() -> None:
+    page = explain_group(
+        group(READY, HEARD, said("ApplicationsKnown", "Unknown", "WadmUnavailable", "no answer")), Beside([LEADER])
+    )
+    assert (page.cause, page.verdict.health) == (None, Health.HEALTHY)
+    [line] = [line for line in page.lines if line.about == "wadm"]
+    assert lacking(line.text, "lattice east", "no answer") == []
 
 
 def controller(*conditions: Manifest, **status: Any) -> Manifest:

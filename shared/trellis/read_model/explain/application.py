@@ -194,7 +194,7 @@ def _group(namespace: str, group: Manifest) -> Line:
     if cause is None or cause.rank is not Rank.CAUSE:
         do = f"`trellis explain hostgroup/{name} -n {namespace}` shows the cause"
         return Line("hosts", text, False, do, Rank.CAUSE, cause.reason if cause else "HostsNotReady")
-    return Line("hosts", f"{text}: {cause.text}", False, cause.do, Rank.CAUSE, cause.reason)
+    return Line("hosts", f"{text}: {cause.text}", False, cause.do, Rank.CAUSE, cause.reason, cause.state)
 
 
 def _sides(status: Manifest, lattice: str) -> Iterator[Line]:
@@ -214,7 +214,8 @@ def _sides(status: Manifest, lattice: str) -> Iterator[Line]:
     if reason == "WadmUnavailable":
         text = f"wadm{f' of lattice {lattice}' if lattice else ''} does not respond: {text}"
         do = "start wadm, or read its log; running applications are not affected, and changes are kept"
-    yield Line("sync", f"{text}{since}", False, do, rank, reason)
+    state = Health.UNKNOWN if synced.get("status") == "Unknown" else None
+    yield Line("sync", f"{text}{since}", False, do, rank, reason, state)
 
 
 def _besides(status: Manifest) -> Iterator[Line]:

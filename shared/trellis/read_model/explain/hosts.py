@@ -7,6 +7,7 @@ Pure. In: the WasmCloudHostConfig, pods of hosts. Out: health, the page, and the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from trellis import names
@@ -23,6 +24,8 @@ _CRASH: Final = frozenset({"CrashLoopBackOff", "Error", "OOMKilled"})
 _MISSING: Final = frozenset({"SecretMissing", "ConfigMapMissing"})
 _REFUSED: Final = ("refused the user", "uthorization", "demands a certificate")
 _PODS_SHOWN: Final = 10
+_OF_APPLICATIONS: Final = frozenset({"wadm", "applications"})
+"""Steps of a lattice that do not change the health of its host groups, as in their condition Ready."""
 OTHER: Final = "OtherControllerActive"
 HEARTBEAT_MISSING: Final = "HeartbeatMissing"
 UNHEARD: Final = frozenset({"LatticeUnreachable", "LatticeNotConnected"})
@@ -79,7 +82,9 @@ def _chain(group: Manifest) -> Iterator[Line]:
     yield looked_at(group, MANAGER)
     yield _degraded(metadata["namespace"], condition(status, "Degraded"))
     yield from _counts(status)
-    yield from lattice_lines(metadata["namespace"], spec, status)
+    for line in lattice_lines(metadata["namespace"], spec, status):
+        # Hosts need no wadm: what is not known of applications is the state of the applications.
+        yield replace(line, rank=Rank.ASIDE) if line.about in _OF_APPLICATIONS else line
     yield from _hosts(status)
 
 
@@ -105,19 +110,19 @@ def _degraded(namespace: str, said: Manifest) -> Line:
 
 
 def _available(status: Manifest) -> Manifest:
-    return condition(status, "Available") or condition(status, "Ready")
+    return condition(status, "Available")
 
 
 def _counts(status: Manifest) -> Iterator[Line]:
-    available = _available(status)
+    available, progressing = _available(status), condition(status, "Progressing")
+    if progressing.get("status") == "True":
+        # Ready is False then, even if all hosts of the former template are ready.
+        yield Line("progress", words(progressing), well=False, reason=str(progressing.get("reason") or ""))
     if available:
         reason = str(available.get("reason") or "")
         missing = Health.MISSING if reason == "NotCreated" else None
         text = str(available.get("message") or reason)
         yield Line("hosts", text, well=available.get("status") == "True", reason=reason, state=missing)
-    progressing = condition(status, "Progressing")
-    if progressing.get("status") == "True":
-        yield Line("progress", words(progressing))
 
 
 def lattice_lines(namespace: str, spec: Manifest, status: Manifest) -> Iterator[Line]:
@@ -131,7 +136,7 @@ def lattice_lines(namespace: str, spec: Manifest, status: Manifest) -> Iterator[
     if known.get("reason") == "WadmUnavailable":
         text = f"wadm of lattice {lattice} does not respond: {known.get('message')}"
         do = "start wadm, or read its log; running hosts are not affected"
-        yield Line("wadm", text, False, do, Rank.CAUSE, "WadmUnavailable")
+        yield Line("wadm", text, False, do, Rank.CAUSE, "WadmUnavailable", Health.UNKNOWN)
     synced = condition(status, names.CONDITION_APPLICATIONS_SYNCED)
     if synced.get("status") in {"False", "Unknown"} and known.get("reason") != "LatticeUnreachable":
         yield Line("applications", words(synced), well=False, reason=str(synced.get("reason") or ""))
@@ -151,7 +156,7 @@ def _not_reporting(namespace: str, spec: Manifest, said: Manifest) -> Line:
         do = f"compare {have} with the users of this NATS server"
     else:
         do = "check spec.natsAddress and spec.natsClientPort, and that NATS runs there and is reachable"
-    return Line("lattice", f"{reason}: {message}", False, do, Rank.CAUSE, reason)
+    return Line("lattice", f"{reason}: {message}", False, do, Rank.CAUSE, reason, Health.UNKNOWN)
 
 
 def _hosts(status: Manifest) -> Iterator[Line]:

@@ -121,7 +121,7 @@ async def test_that_a_lattice_is_away_is_said_where_its_hosts_are(demo: Demo, wi
     group = window.page.locator('[data-id="hostgroup/hello/hosts"]')
     await group.click(timeout=SLOW)
     await window.sees("aside.panel .headline", re.compile("LatticeUnreachable|LatticeNotConnected"), ms=SLOW)
-    await window.sees('[data-id="application/hello/hello"] .glyph.is-degraded', ms=SLOW)
+    await window.sees('[data-id="application/hello/hello"] .glyph.is-unknown', ms=SLOW)
     await window.in_both("demo-map")
 
 
