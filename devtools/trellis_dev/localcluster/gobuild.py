@@ -29,7 +29,7 @@ from filelock import FileLock
 
 from trellis_dev.localcluster.building import acquire
 from trellis_dev.localcluster.errors import ToolError
-from trellis_dev.localcluster.gotoolchain import Go, c_compiler, go_program
+from trellis_dev.localcluster.gotoolchain import Go, c_compilers, go_program
 from trellis_dev.localcluster.paths import cache_root
 from trellis_dev.localcluster.progress import Progress, stepping
 from trellis_dev.localcluster.versions import Product, products
@@ -46,7 +46,7 @@ class Recipe:
     own_path: bool = True
     """Whether Go may ask the proxy for modules at the packages' own paths; some proxies refuse what they lack."""
     cgo: bool = False
-    """Whether the packages contain C, so that the build needs a C compiler."""
+    """Whether the packages contain C and C++, so that the build needs compilers of these."""
 
 
 RECIPES: Final[dict[str, Recipe]] = {
@@ -106,7 +106,7 @@ RECIPES: Final[dict[str, Recipe]] = {
         },
         variables={"github.com/cert-manager/cert-manager/pkg/util.AppVersion": "v{version}"},
     ),
-    # Its grammars for source code are in C.
+    # Its grammars for source code are in C and C++.
     "vale": Recipe(packages={"vale": "cmd/vale"}, variables={"main.version": "v{version}"}, own_path=False, cgo=True),
 }
 
@@ -156,7 +156,7 @@ def _build(product: str, targets: Mapping[str, Path], step: str, how: tuple[Prog
     work.mkdir(parents=True)
     log = work.with_name(f"{work.name}.log")
     log.unlink(missing_ok=True)
-    go = Go(go_program(progress), work, log, abort, compiler=c_compiler() if recipe.cgo else None)
+    go = Go(go_program(progress), work, log, abort, c_compilers() if recipe.cgo else None)
 
     progress.note(step, "downloading modules")
     module = _download(go, entry)

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -85,26 +86,34 @@ def _install_wheel(requirement: str, target: Path) -> None:
     temporary.rename(target)
 
 
-def c_compiler() -> str:
-    """Return the command of a C compiler for cgo: the wheel ziglang, which checkouts have, else `cc` on the PATH.
+@dataclass(frozen=True)
+class Compilers:
+    """The commands that compile C and C++ for cgo."""
+
+    c: str
+    cpp: str
+
+
+def c_compilers() -> Compilers:
+    """Return the compilers of the wheel ziglang, which checkouts have, else `cc` and `c++` on the PATH.
 
     Raises:
         ToolError: if there is neither.
     """
     if importlib.util.find_spec("ziglang") is not None:
-        return f"{sys.executable} -m ziglang cc"
-    if shutil.which("cc") is not None:
-        return "cc"
-    raise ToolError("this tool contains C: install a C compiler (`cc`), or the wheel ziglang (`make install`)")
+        return Compilers(f"{sys.executable} -m ziglang cc", f"{sys.executable} -m ziglang c++")
+    if shutil.which("cc") is not None and shutil.which("c++") is not None:
+        return Compilers("cc", "c++")
+    raise ToolError("this tool contains C and C++: install `cc` and `c++`, or the wheel ziglang (`make install`)")
 
 
-def environment(go: Path, compiler: str | None = None) -> dict[str, str]:
-    """Return the environment for Go commands; ``compiler``: the C compiler for cgo, which is off without one."""
+def environment(go: Path, compilers: Compilers | None = None) -> dict[str, str]:
+    """Return the environment for Go commands; without ``compilers``, cgo is off."""
     kept = {name: value for name, value in os.environ.items() if name not in {"GOROOT", "GOBIN", "GOOS", "GOARCH"}}
     return kept | {
         "PATH": f"{go.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-        "CGO_ENABLED": "0" if compiler is None else "1",
-        **({} if compiler is None else {"CC": compiler}),
+        "CGO_ENABLED": "0" if compilers is None else "1",
+        **({} if compilers is None else {"CC": compilers.c, "CXX": compilers.cpp}),
         "GOFLAGS": "-buildvcs=false",
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
@@ -115,10 +124,10 @@ class Go:
     """Runs `go` in one directory, with everything it says also in a log file."""
 
     def __init__(
-        self, program: Path, directory: Path, log: Path, abort: threading.Event, *, compiler: str | None = None
+        self, program: Path, directory: Path, log: Path, abort: threading.Event, compilers: Compilers | None = None
     ) -> None:
         self._program = program
-        self._build = LoggedBuild(directory, log, abort, environment(program, compiler), _HINT)
+        self._build = LoggedBuild(directory, log, abort, environment(program, compilers), _HINT)
 
     def run(self, arguments: Sequence[str], heard: Callable[[str], None] = lambda _: None) -> str:
         """Run a command to its end and return its standard output; ``heard`` gets the newest line it said.
