@@ -1,8 +1,7 @@
-"""Wires the console: builds its clients and connects its parts.
+"""Wires the console: creates its clients and connects its components.
 
-In: settings (and a client, where a test brings its own). Out: a service to run. Called by ``__main__`` and
-``trellis run``. Invariant: it accesses Kubernetes only as a viewer: with the viewer's token, or by impersonation behind
-a proxy.
+In: settings (and clients in tests). Out: a service to run. Called by ``__main__`` and ``trellis run``. Invariant: it
+accesses Kubernetes only as a viewer: with the viewer's token, or by impersonation behind a proxy.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def create_app(
     kube: Kube | None = None,
     timings: Timings = Timings(),  # noqa: B008 - frozen
 ) -> Console:
-    """Return the service; it connects when it is run.
+    """Return the service; it connects to Kubernetes and NATS when it is run.
 
     Raises:
         SettingsError: the secret of the proxy is invalid.
@@ -72,7 +71,7 @@ class Console:
         self.health: Final = Health(CONSOLE)
         self.together = Together([CONSOLE])
         self.port = 0
-        """The port that is listened on, once it is."""
+        """The listening port, 0 before that."""
         self._telemetry: Final = telemetry
         self._proxy: Final = proxy
         self._kube: Final = kube
@@ -152,7 +151,7 @@ class Console:
 
 
 async def _kept(part: Callable[[], Coroutine[Any, Any, None]], restart: float) -> None:
-    """Run a part forever; restart it if it fails, without effect on the other parts."""
+    """Run a component forever; restart it if it fails, without effect on the other components."""
     while True:
         try:
             await part()
@@ -171,7 +170,7 @@ def make_application(routes: Routes, telemetry: Telemetry, assets: Assets | None
 
 
 def _connector(kube: Kube, proxy: Proxy | None) -> Callable[[Viewer], Kube]:
-    """Return the factory of viewers' connections."""
+    """Return the factory of Kubernetes clients for viewers."""
 
     def connect(viewer: Viewer) -> Kube:
         own = kube.for_viewer(CONNECTIONS_EACH, Health("viewer"))

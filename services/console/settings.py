@@ -1,4 +1,4 @@
-"""What the console can be told; the only place that reads its environment."""
+"""Settings of the console from the environment. No other module of the console reads the environment."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 
 class Auth(StrEnum):
-    """How the console learns who looks."""
+    """How the console identifies viewers."""
 
-    TOKEN = "token"  # noqa: S105 - a word, no password
+    TOKEN = "token"  # noqa: S105 - a mode, not a password
     PROXY = "proxy"
 
 
 def _header(value: str) -> str:
     if not _HEADER.fullmatch(value):
-        message = "needs the name of a header, as X-Forwarded-User"
+        message = "needs the name of a header, such as X-Forwarded-User"
         raise ValueError(message)
     return value
 
@@ -91,12 +91,12 @@ class Settings(ServiceSettings):
 
     @property
     def tls(self) -> bool:
-        """Whether the console's own port has TLS."""
+        """True if the console's own port uses TLS."""
         return self.console_tls_cert_file is not None
 
     @property
     def secure(self) -> bool:
-        """Whether browsers come by TLS, as far as that is known."""
+        """True if browsers use TLS, as far as the settings show."""
         return self.tls or (self.console_url or "").startswith("https://")
 
     @model_validator(mode="after")
@@ -114,7 +114,7 @@ class Settings(ServiceSettings):
         if self.console_auth is Auth.PROXY and not proves:
             message = (
                 "TRELLIS_CONSOLE_AUTH: has proxy, needs TRELLIS_CONSOLE_PROXY_SECRET_FILE or "
-                "TRELLIS_CONSOLE_PROXY_CA_FILE: whoever reaches the port could be anybody otherwise"
+                "TRELLIS_CONSOLE_PROXY_CA_FILE: otherwise any client that reaches the port can impersonate any user"
             )
             raise ValueError(message)
         return self

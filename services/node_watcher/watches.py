@@ -17,7 +17,7 @@ Enqueue = Callable[[str], None]
 
 
 def on_node(cache: Cache, enqueue: Enqueue) -> Callable[[Change[NodeView]], None]:
-    """Return the handler of Node changes; the moment of the first one begins the node's trace."""
+    """Return the handler of Node changes; the trace of a node starts at the time of the first one."""
 
     def handle(change: Change[NodeView]) -> None:
         cache.observed_ns.setdefault(change.key, time.time_ns())

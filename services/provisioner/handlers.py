@@ -21,7 +21,7 @@ CONSUMED = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone)
 def on_node_fact(
     cache: Cache, queue: KeyedQueue[str], plan: Callable[[], None]
 ) -> Callable[[Received[NodeFact]], None]:
-    """Return the handler of events about nodes; an opting in that no annotation shows tells the trace for its Job."""
+    """Return the handler of events about nodes; an opt-in without an annotation provides the trace for its Job."""
 
     def handle(received: Received[NodeFact]) -> None:
         fact = received.fact
@@ -37,9 +37,9 @@ def on_node_fact(
 
 
 def is_shown(fact: NodeFact, node: NodeView | None) -> bool:
-    """Return whether the watch has shown of a node, which it has as ``node``, what an event says.
+    """Return whether the watch, which has the node as ``node``, already reports the change of an event.
 
-    Resource versions of one kind are numbers that grow (KEP-5504); one that is no number is not compared.
+    Resource versions of one kind are increasing numbers (KEP-5504); a version that is not a number is not compared.
     """
     if isinstance(fact, NodeGone):
         return node is None or node.uid != fact.uid

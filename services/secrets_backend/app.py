@@ -43,9 +43,9 @@ from trellis.telemetry import setup
 GROUP_WORKERS: Final = 8
 STATUS_WORKERS: Final = 2
 _READING: Final = (64, 16)
-"""Connections to the API server for reading Secrets, and those of them for the accounts of one namespace."""
+"""Connections to the API server for reads of Secrets: in total, and for the accounts of one namespace."""
 _FOR_ANSWERS: Final = 0.9
-"""Share of the time to close in: of the usual grace period it is longer than an answer may take."""
+"""Share of the shutdown time for answers: with the default grace period more than the time limit of an answer."""
 
 
 def create_app(
@@ -55,7 +55,7 @@ def create_app(
     kube: Kube | None = None,
     timings: Timings = Timings(),  # noqa: B008 - frozen
 ) -> Service:
-    """Return the service; it connects when it is run."""
+    """Return the service; it connects to Kubernetes and NATS when it is run."""
     return EqualService(
         name=SECRETS_BACKEND,
         settings=settings,
@@ -71,7 +71,7 @@ def create_app(
 
 
 def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
-    """Join the parts."""
+    """Connect the components."""
     groups = KeyedQueue[str](workers=GROUP_WORKERS, name="groups", telemetry=base.telemetry)
     grants = KeyedQueue[str](workers=STATUS_WORKERS, name="grants", telemetry=base.telemetry)
 
@@ -106,8 +106,8 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
             grants.add(key)
 
     async def close(seconds: float) -> None:
-        # Who asks no more is told nothing new: first the questions end, then what is to be said of them is said. An
-        # answer may take nearly as long as there is; what is said of those before it is said in the meantime.
+        # After the last request no new events arise: first the requests end, then the remaining events are published.
+        # An answer may need most of the time; events of earlier answers are published in the meantime.
         until = time.monotonic() + seconds
         await links.close(seconds * _FOR_ANSWERS)
         await parts.audit.close(max(0.0, until - time.monotonic()))
@@ -157,7 +157,7 @@ def _environment(settings: Settings, base: Base, cache: Cache, parts: Parts, tim
 
 
 async def _holding(reading: Kube) -> None:
-    """Keep connections open for as long as this runs."""
+    """Keep the client open while this runs."""
     try:
         await asyncio.get_running_loop().create_future()
     finally:

@@ -32,7 +32,7 @@ _WHAT: Final = "status of SecretGrants"
 
 @dataclass(frozen=True, slots=True)
 class GrantStatuses:
-    """``add`` queues a key; ``users``: those of the setting; ``recheck``: seconds until accounts are read again."""
+    """``add`` queues a key; ``users``: of the setting; ``recheck``: seconds until accounts are checked once more."""
 
     kube: Kube
     cache: Cache
@@ -58,10 +58,10 @@ class GrantStatuses:
                 self.add(key)
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
-        """Bring the status of a SecretGrant up to date; returns when to check its accounts again.
+        """Update the status of a SecretGrant; return seconds until the next check of its accounts.
 
         Raises:
-            KubeError: for the queue to retry.
+            KubeError: the queue retries.
         """
         del trace
         namespace, _, name = key.partition("/")
@@ -123,7 +123,7 @@ class GrantStatuses:
 
 
 def _readers(grant: Grant) -> Iterator[Reader]:
-    """Yield the ServiceAccounts and users that a grant names, but for ``*``."""
+    """Yield the ServiceAccounts and users that a grant names, except for ``*``."""
     if grant.spec is None:
         return
     for account in grant.spec.service_accounts or ():

@@ -18,7 +18,7 @@ from trellis.telemetry.metrics import Forget, Metrics
 
 
 class ServiceMetrics(FollowedGauges[LatticeAddress]):
-    """The gauges of one term."""
+    """Gauges of one leadership term."""
 
     def __init__(self, metrics: Metrics, cache: Cache) -> None:
         super().__init__()

@@ -9,7 +9,7 @@ from trellis.installer_api.pid1 import end_at_sigterm
 
 def main() -> None:
     """Entry point of the console script."""
-    end_at_sigterm()  # before the imports, which take time
+    end_at_sigterm()  # before the slow imports
     try:
         from trellis.runtime import gc as heap
 

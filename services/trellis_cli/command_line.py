@@ -1,7 +1,7 @@
-"""The ``trellis`` command line: the program, its version, and the command that is called.
+"""The ``trellis`` command line: the program, its version, and the dispatch of commands.
 
-In: arguments. Out: the effects of the command. Called by ``__main__``. Invariant: no command imports the modules of
-another: ``run`` lives long in little memory, and the others start often.
+In: arguments. Out: the effects of the command. Called by ``__main__``. Invariant: a command imports only its own
+modules: ``run`` is a long-running process with little memory, and all other commands start often.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trellis_cli.common.messages import EXIT_USAGE, print_error
 
 PROGRAM: Final = "trellis"
 COMPLETE: Final = "_TRELLIS_COMPLETE"
-"""Set by completion scripts to what they ask for."""
+"""Environment variable of completion scripts with the requested action."""
 
 app = typer.Typer(
     cls=Commands,
@@ -27,13 +27,13 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # help and errors as plain text, as of kubectl; rich takes time to import
+    rich_markup_mode=None,  # plain text for help and errors, as in kubectl; rich is slow to import
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
 def _version() -> str:
-    from importlib.metadata import version as of_distribution  # noqa: PLC0415 - takes longer than all of help
+    from importlib.metadata import version as of_distribution  # noqa: PLC0415 - slower than the rest of the help
 
     return of_distribution("trellis-wasm")
 
@@ -59,8 +59,8 @@ def print_version() -> None:
     typer.echo(_version())
 
 
-def all_commands() -> Any:  # noqa: ANN401 (typer keeps click's types to itself)
-    """Return the program with every command imported, for tools and tests that read them."""
+def all_commands() -> Any:  # noqa: ANN401 (click's types in typer are private)
+    """Return the program with every command imported, for tools and tests."""
     program: Any = typer.main.get_command(app)
     program.commands |= {name: load(name) for name in COMMANDS}
     return program
@@ -73,7 +73,7 @@ def main() -> None:
         print_error(f'command "trellis {called}": renamed to "trellis {RENAMED[called]}"')
         raise SystemExit(EXIT_USAGE)
     if COMPLETE in os.environ:
-        from typer._completion_classes import completion_init  # noqa: PLC0415 - only while a shell completes
+        from typer._completion_classes import completion_init  # noqa: PLC0415 - only for completion
 
         completion_init()
     plugin = Path(sys.argv[0]).name.startswith("kubectl-")

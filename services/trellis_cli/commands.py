@@ -1,8 +1,8 @@
 """The commands of ``trellis`` with their one-line help; the module of a command is imported when it is called.
 
 In: the name of a command. Out: the command. Called by ``command_line``, and by tools that need all commands.
-Invariant: help of ``trellis`` imports no command. ``dev`` and ``demo`` are of another distribution; without it they
-name it.
+Invariant: the help of ``trellis`` imports no command. ``dev`` and ``demo`` belong to another distribution; if it is
+missing, they print how to install it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from trellis_cli.common.messages import EXIT_FAILED, print_error
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command. ``place``: module and attribute, "" if another distribution has it; ``help``: its first line."""
+    """One command. ``place``: module and attribute, "" in another distribution; ``help``: first line of its help."""
 
     place: str
     help: str
@@ -49,14 +49,14 @@ COMMANDS: Final = {
     "migrate": Command("migrate.command:app", "Take over the objects of a retired operator."),
     "completion": Command("completion:completion", "Print the completion script of a shell."),
     "demo": Command("", "Run a demo on simulated nodes."),
-    "dev": Command("", "Run a control plane on this machine."),
+    "dev": Command("", "Run local clusters."),
 }
 RENAMED: Final = {"breaker": "circuit-breaker", "dead": "dead-letters", "let-go": "uninstall --remove-finalizers"}
-"""Present commands by their former names, which are refused."""
+"""Current commands by their former names, which are rejected."""
 
 
 class Commands(TyperGroup):
-    """The program. It knows its commands by name and help; one that is called is imported then."""
+    """The program. It has the name and help of each command, and imports a command when it is called."""
 
     def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 (as of typer)
         """Add each command as a name with its help."""
@@ -64,7 +64,7 @@ class Commands(TyperGroup):
         for name, one in COMMANDS.items():
             self.commands.setdefault(name, TyperCommand(name, help=one.help))
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 (typer keeps click's types to itself)
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 (click's types in typer are private)
         """Return the name, the command and its arguments."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, load(name) if name in COMMANDS else command, rest
@@ -95,6 +95,6 @@ def _imported(name: str) -> Any:  # noqa: ANN401 (as above)
 
 
 def _missing() -> None:
-    """Need the distribution `trellis-wasm-dev`, which is not installed."""
-    print_error(f"this command needs a control plane on this machine: {additions.HOW}")
+    """Report the missing distribution `trellis-wasm-dev`."""
+    print_error(f"this command needs the development tools: {additions.HOW}")
     raise SystemExit(EXIT_FAILED)

@@ -1,4 +1,4 @@
-"""``trellis completion``: the script with which a shell completes commands, options and names of objects.
+"""``trellis completion``: the shell script for completion of commands, options and names of objects.
 
 In: the name of a shell. Out: its script. Called by the command line; the script calls ``trellis`` at each completion.
 """
@@ -15,7 +15,7 @@ from trellis_cli.common.output import print_text
 
 
 class Shell(StrEnum):
-    """The shells with completion."""
+    """Shells with completion."""
 
     BASH = "bash"
     ZSH = "zsh"

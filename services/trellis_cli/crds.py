@@ -1,7 +1,7 @@
 """``trellis crds``: checks and applies the CRDs of Trellis.
 
-In: flags, the cluster. Out: a table or JSON; with ``apply``, definitions. Called by the command line. Invariants:
-nothing is written before all requested kinds are checked; custom resources are never changed.
+In: flags, the cluster. Out: a table or JSON; with ``apply``, CRDs. Called by the command line. Invariants: nothing is
+written before all requested CRDs are checked; custom resources are never changed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from trellis_cli.common.settings import ClientSettings, client_settings
 
 OURS: Final[tuple[Kind, ...]] = tuple(kind for kinds in BY_DIRECTORY.values() for kind in kinds)
 SERVED_SECONDS: Final = 30.0
-"""How long the API server may take to serve a kind that it has accepted."""
+"""Timeout until the API server serves a kind whose CRD it has accepted."""
 _POLL_SECONDS: Final = 0.1
 _ROUNDS: Final = 5
 
@@ -87,7 +87,7 @@ def apply(
 
 
 def chosen(kinds: Sequence[str] | None) -> list[Kind]:
-    """Return the kinds that were named, by plural or full name; all if none was.
+    """Return the named kinds, by plural or full name; all if none is named.
 
     Raises:
         CommandError: a kind is unknown.
@@ -107,11 +107,11 @@ async def _check(settings: ClientSettings, kinds: Sequence[Kind]) -> list[Standi
 
 
 async def _apply(settings: ClientSettings, kinds: Sequence[Kind], *, adopt: bool) -> list[Standing]:
-    """Define, wait until served, and return where each stands then.
+    """Apply the CRDs, wait until they are served, and return their state after that.
 
     Raises:
-        CommandError: one may not be applied, is not served in time, or another client writes it continuously.
-        KubeError: something cannot be read or written.
+        CommandError: a CRD may not be applied, is not served in time, or another client writes it continuously.
+        KubeError: an object cannot be read or written.
     """
     async with connected(settings) as kube:
         for _ in range(_ROUNDS):
@@ -124,10 +124,10 @@ async def _apply(settings: ClientSettings, kinds: Sequence[Kind], *, adopt: bool
                 for kind, standing, definition in found:
                     await _write(kube, kind, standing, definition)
             except (AlreadyExists, Conflict, NotFound):
-                continue  # another client was faster
+                continue  # written by another client
             await asyncio.gather(*(await_served(kube, kind) for kind in kinds))
             return [one for _, one, _ in await _look(kube, kinds)]
-        raise CommandError("another client changes these CRDs continuously: run the command again")
+        raise CommandError("another client changes these CRDs continuously: rerun the command")
 
 
 async def _look(kube: Kube, kinds: Sequence[Kind]) -> list[tuple[Kind, Standing, Manifest | None]]:
@@ -142,13 +142,13 @@ async def _write(kube: Kube, kind: Kind, standing: Standing, definition: Manifes
 
 
 async def await_served(kube: Kube, kind: Kind) -> None:
-    """Wait until objects of a kind can be listed: a definition is accepted a moment before.
+    """Wait until objects of a kind can be listed: the API server accepts a CRD shortly before it serves the kind.
 
-    A definition that was deleted just now is still served for a moment, so that its successor has to say so too.
+    A deleted CRD is still served briefly, so the status of its successor has to report it as established too.
 
     Raises:
         CommandError: it is not served within 30 s.
-        KubeError: it may not be listed, or its definition not be read.
+        KubeError: objects cannot be listed, or the CRD cannot be read.
     """
     res = Resource(kind.group, kind.version, kind.plural, kind.model.__name__, namespaced=kind.scope == "Namespaced")
     deadline = time.monotonic() + SERVED_SECONDS

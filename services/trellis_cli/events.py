@@ -1,7 +1,7 @@
 """``trellis events tail`` and ``replay``: new and stored events on the bus.
 
 In: flags. Out: one line per event, as text or as the CloudEvent. Called by the command line. Changes nothing.
-Invariant: a message that is no CloudEvent is a line too.
+Invariant: a message that is not a CloudEvent gives a line too.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def tail_events(  # noqa: PLR0913, PLR0917 - options of a command line
     """Follow the events on the bus until Ctrl-C, or until --until.
 
     A line has time, event, key, service, the start of the trace id and details. JSON: the CloudEvent, one a line; a
-    message that is no CloudEvent: `{"unreadable": true, "sequence", "time", "subject", "size"}`.
+    message that is not a CloudEvent: `{"unreadable": true, "sequence", "time", "subject", "size"}`.
     """
     with exit_on_error():
         settings = _quiet(nats_url)
@@ -146,7 +146,7 @@ def _quiet(nats_url: str | None) -> ClientSettings:
 
 
 def _selection(settings: ClientSettings, given: _Given) -> Selection:
-    """Return what the options select; raises SettingsError for a wrong one, and for two that contradict each other."""
+    """Return the selection of the options. Raise SettingsError if one is invalid or two contradict each other."""
     if given.subject is not None and given.noun is not None:
         raise SettingsError(f"--noun: is part of --subject, give one of them: --subject '{given.noun}.>'")
     if given.lattice is not None and (given.noun or given.subject) is not None:
@@ -191,7 +191,7 @@ def _trace(trace: str | None) -> str:
 
 
 async def _follow(events: AsyncIterator[TailedEvent], show: Callable[[TailedEvent], None]) -> bool:
-    """Show events until there are none, or until SIGINT or SIGTERM; return whether there are none."""
+    """Show events until the end of the stream, or until SIGINT or SIGTERM; return whether the stream has ended."""
 
     async def show_all() -> None:
         async for event in events:
@@ -208,7 +208,7 @@ async def _follow(events: AsyncIterator[TailedEvent], show: Callable[[TailedEven
 
 
 def line_of(event: TailedEvent) -> str:
-    """Return an event as one line, with the date if it is not of today; a message that is none is a line too."""
+    """Return an event as one line, with the date if it is not from today; also for messages other than CloudEvents."""
     envelope = event.event
     data = envelope.get("data")
     name = f"{event.noun}.{event.fact}" if event.key else event.subject
@@ -221,7 +221,7 @@ def line_of(event: TailedEvent) -> str:
         event.trace_id[:TRACE_SHOWN] or _EMPTY,
         _fields(event.noun, data if isinstance(data, dict) else {})
         if envelope
-        else f"(no CloudEvent: {event.size} bytes)",
+        else f"(not a CloudEvent: {event.size} bytes)",
     )
     return "  ".join(part for part in parts if part)
 
@@ -229,7 +229,7 @@ def line_of(event: TailedEvent) -> str:
 def _fields(noun: str, data: dict[str, Any]) -> str:
     shown = _SHOWN
     if noun == NOUN_LATTICE:
-        metadata = data.get("metadata")  # of a manifest
+        metadata = data.get("metadata")  # of an object
         shown, data = _SHOWN_OF_LATTICE, {**(metadata if isinstance(metadata, dict) else {}), **data}
     return " ".join(f"{name}={_short(data[name])}" for name in shown if data.get(name) not in (None, ""))
 
@@ -241,7 +241,7 @@ def _short(value: object) -> str:
 
 
 def document_of(event: TailedEvent) -> dict[str, Any]:
-    """Return the CloudEvent; of a message that is none, where it stands."""
+    """Return the CloudEvent; for other messages their position in the stream."""
     if event.event:
         return event.event
     return {

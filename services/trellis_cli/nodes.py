@@ -1,6 +1,6 @@
 """``trellis nodes``: nodes with their opt-in, state and last error.
 
-In: flags. Out: a table or JSON. Called by the command line; the demo ends with the same table. Writes nothing.
+In: flags. Out: a table or JSON. Called by the command line; the demo prints the same table. Writes nothing.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ async def _read(settings: ClientSettings) -> Rollout:
         reading = Reading(kube, settings.namespace)
         held = held_up(reading, settings.installer_namespace)
         rollout, lines = await asyncio.gather(read_rollout(kube, settings), held)
-    unread = (line.text for line in reading.notes if "jobs.batch" not in line.text)  # the rollout's notes tell of Jobs
+    unread = (line.text for line in reading.notes if "jobs.batch" not in line.text)  # rollout notes have Jobs
     rows = with_causes(rollout.rows, lines)
     return replace(rollout, rows=rows, notes=(*rollout.notes, *unread))
 
 
 def show(rollout: Rollout, output: Format, *, every: bool, no_headers: bool = False) -> None:
-    """Print the rows of concern, or every row."""
+    """Print the rows of nodes with an opt-in, or every row."""
     shown = [row for row in rollout.rows if every or row.concern]
     if output.structured:
         counts = {state.value: count for state, count in tally(rollout.rows).items()}
@@ -93,7 +93,7 @@ def show(rollout: Rollout, output: Format, *, every: bool, no_headers: bool = Fa
 
 
 def table_of(rows: Sequence[NodeRow], *, wide: bool = False) -> Table:
-    """Return the table of these rows; a narrow terminal folds names and messages, nothing is cut."""
+    """Return the table of these rows; a narrow terminal folds names and messages, without truncation."""
     more = ("OPTED IN BY", "DIGEST") if wide else ()
     table = make_table("NODE", "OPT-IN", *more, "STATE", "VERIFIED", "ATTEMPT", "MESSAGE", fold={"NODE", "MESSAGE"})
     for row in rows:
@@ -111,7 +111,7 @@ def table_of(rows: Sequence[NodeRow], *, wide: bool = False) -> Table:
 
 
 def footer(rows: Sequence[NodeRow], shown: Sequence[NodeRow]) -> str:
-    """Return the counts of all nodes, and what to do if there is nothing to show."""
+    """Return the counts of all nodes, or a hint if there are no rows."""
     if not shown:
         hint = "opt one in: kubectl annotate node NAME kwasm.sh/kwasm-node=true" if rows else "the cluster has no nodes"
         return f"no node has an opt-in ({hint})"

@@ -1,7 +1,7 @@
 """The command line of the demo, and the order of its steps.
 
-In: flags. Out: exit status 0 and a report, or 1 and a line that says what went wrong and where the log is.
-Called by the command line. Invariant: however it ends, what it started has ended, unless it was asked to keep it.
+In: flags. Out: exit status 0 and a report, or 1 and a line with the error and the path of the log. Called by the
+command line. Invariant: at exit, everything that the demo started has ended, except with ``--keep``.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def demo(  # noqa: PLR0913, PLR0917 - options of a command line
 
 
 async def _until_terminated(wanted: Wanted, chosen: Chosen | None) -> Outcome:
-    """Run; SIGTERM ends it as Ctrl-C does: by cancelling, so that everything is cleaned up."""
+    """Run the demo. SIGTERM cancels the run like Ctrl-C, so that everything is cleaned up."""
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
@@ -86,7 +86,7 @@ async def _until_terminated(wanted: Wanted, chosen: Chosen | None) -> Outcome:
             return await _run(target, context=chosen.context if chosen else None, keep=wanted.keep)
         except (CommandError, KubeError, BusError) as error:
             log = rescue_log(target)
-            where = f"; the services' whole log: {log}" if log else ""
+            where = f"; complete log of the services: {log}" if log else ""
             raise CommandError(describe_error(error) + where) from error
 
 
@@ -107,7 +107,7 @@ async def _run(target: Target, *, context: str | None, keep: bool) -> Outcome:
                 seconds = await _provision(watching, services, target, display)
                 await watching.last_facts()
                 rows = watching.rows()
-            # Ends its telemetry too: the trace is complete then.
+            # This also flushes the telemetry, so that the trace is complete.
             await services.stop()
         if keep and target.cluster is not None:
             page = await _keep_running(services, target, target.cluster)
@@ -131,7 +131,7 @@ async def _run(target: Target, *, context: str | None, keep: bool) -> Outcome:
 
 
 async def _keep_running(services: Services, target: Target, cluster: ClusterInfo) -> Page:
-    """Start what runs on: the services, and the console beside them, as it is nobody and they are somebody."""
+    """Restart the services without a time limit, and start the console next to them under its own account."""
     await services.start()
     assert services.process is not None
     adopt(cluster, "trellis", services.process)
@@ -149,14 +149,14 @@ async def _keep_running(services: Services, target: Target, cluster: ClusterInfo
 
 
 async def _provision(watching: Watching, services: Services, target: Target, display: Display) -> float:
-    """Opt the nodes in and return after how many seconds all of them were ready."""
+    """Opt the nodes in; return the seconds until all of them were ready."""
     await watching.synced()
     if missing := watching.missing():
-        raise CommandError(f"there is no node {', '.join(missing)}: the cluster has {', '.join(watching.known())}")
+        raise CommandError(f"node not found: {', '.join(missing)}; the cluster has {', '.join(watching.known())}")
     began = time.monotonic()
     await watching.opt_in()
     left = len(watching.known()) - len(target.nodes)
-    display.say(f"annotated {len(target.nodes)} nodes, left {left} alone")
+    display.say(f"annotated {len(target.nodes)} nodes, {left} not opted in")
     return await watching.provisioned(target.seconds, services.check) - began
 
 

@@ -1,8 +1,8 @@
-"""The status of an Application, from what is known of it: the words of wadm, and conditions that tools understand.
+"""The status of an Application: the report of wadm, and conditions in the form that tools read.
 
-Pure. In: an object, what was decided, wadm's word. Out: a status, and what of it is new. Called by ``app``. Invariants:
-the same is always written the same, so that nothing is written twice; no time in it moves by itself; of what is not
-known the last word stays, and ``Synced`` is Unknown since then.
+Pure. In: an object, the decision, the status in wadm. Out: a status, and the new Events. Called by ``app``. Invariants:
+the output is deterministic, so that nothing is written twice; no time in it changes by itself; while the state is
+unknown, the last report remains, and ``Synced`` is Unknown.
 Source: kstatus reads Ready, Reconciling and Stalled; wadm 0.21 has the six phases.
 """
 
@@ -32,23 +32,23 @@ PHASES: Final = {
     "undeployed": "Undeployed",
     "waiting": "Waiting",
     "unhealthy": "Unhealthy",
-    # What wadm before 0.14 wrote to its stream, where it stays until something else is to be said.
+    # Written by wadm before 0.14 to its stream; it remains there until the next change.
     "ready": "Deployed",
     "compensating": "Reconciling",
 }
 NAMED: Final = 20
-"""Fields that a message names; of more the number."""
+"""Maximum number of fields in a message; the number of further fields is appended."""
 _MESSAGE_KEPT: Final = 4096
-"""Characters of a message; names of fields, which are in some, have no limit, and Kubernetes takes 32,768."""
+"""Characters of a message; field names in it have no limit, and Kubernetes allows 32,768."""
 _TOLD: Final = ("Rejected", "Overridden", "Contended", "FieldsIgnored")
 _WINS: Final = 4
 _PASSING: Final = {Refusal.FAILED, Refusal.VERSION_EXISTS, Refusal.VERSION_MISSING}
-"""What is tried again soon and may then be otherwise though nobody changes the manifest: wash was there first."""
+"""Refusals that may resolve without a change of the manifest, and are retried soon; for example, wash was faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All that a status is made of; ``view`` is the object in ``snapshot`` that it is written to."""
+    """Inputs of a status; ``view``: the object in ``snapshot`` that receives it."""
 
     view: ApplicationView
     snapshot: Snapshot
@@ -56,12 +56,12 @@ class Seen:
 
     @property
     def recorded(self) -> Base | None:
-        """The base that is written down with this status."""
+        """The base that is recorded with this status."""
         return next((action.base for action in self.decision.actions if isinstance(action, Record)), None)
 
 
 def status_of(seen: Seen) -> Json:
-    """Return the status that an object is to have; fields without a value are left out."""
+    """Return the new status of an object; fields without a value are left out."""
     former: Json = seen.view.status_fields()
     found = {**former, **_from_wadm(seen, former), **_record(seen, former)}
     found["observedGeneration"] = seen.view.generation
@@ -72,12 +72,12 @@ def status_of(seen: Seen) -> Json:
 
 
 def patch_of(former: Json, status: Json) -> Json:
-    """Return what a merge patch is to have in ``status``; {} if nothing differs."""
+    """Return the merge patch of ``status``; {} if nothing differs."""
     return {key: status.get(key) for key in (*former, *status) if former.get(key) != status.get(key)}
 
 
 def news_of(former: Json, status: Json) -> Iterator[tuple[str, str]]:
-    """Yield reason and message of what people are told by an Event: what was not so before."""
+    """Yield reason and message of each Event to record: conditions that are new, or have a new message."""
     before = {one["type"]: (one["status"], one["message"]) for one in former.get("conditions") or ()}
     for one in status["conditions"]:
         new = one["status"] == "True" and before.get(one["type"]) != ("True", one["message"])
@@ -91,7 +91,7 @@ def moment(at: float) -> str:
 
 
 def _from_wadm(seen: Seen, former: Mapping[str, Any]) -> Json:
-    """Return what wadm has and says; nothing if it is not known, so that the last word stays."""
+    """Return the state and the report of wadm; empty while it is unknown, so that the last report remains."""
     waits = seen.decision.waits
     if waits is not None and waits.reason is Reason.NO_LATTICE:
         return {"phase": "Waiting", "message": None}
@@ -106,7 +106,7 @@ def _from_wadm(seen: Seen, former: Mapping[str, Any]) -> Json:
         "versions": versions_of([version for version, _ in model.versions], model.deployed),
     }
     if seen.snapshot.said is None and model.deployed and former.get("deployedVersion") == model.deployed:
-        # A new leader has not heard yet what a former one wrote down.
+        # A new leader has not received the status yet that its predecessor recorded.
         return found
     phase, message, said = _word(model, seen.snapshot.said)
     scalers, left_out = scalers_of(said)
@@ -120,9 +120,9 @@ def _from_wadm(seen: Seen, former: Mapping[str, Any]) -> Json:
 
 
 def _word(model: StoredModel, said: Status | None) -> tuple[str, str, tuple[Scaler, ...]]:
-    """Return phase, message and scalers in wadm's words; what it said of another state of the application is old.
+    """Return phase, message and scalers from wadm; its report on another state of the application is outdated.
 
-    wadm 0.21 says ``undeployed`` of what it has not begun with, of what has nothing to scale, and of what it forgot.
+    wadm 0.21 reports ``undeployed`` before it starts, if there is nothing to scale, and after it lost the application.
     """
     if not model.deployed:
         idle = said is not None and said.status == "undeployed"
@@ -138,7 +138,7 @@ def _word(model: StoredModel, said: Status | None) -> tuple[str, str, tuple[Scal
 
 
 def _record(seen: Seen, former: Mapping[str, Any]) -> Json:
-    """Return what both sides have now, and who won."""
+    """Return the common state of both sides, and the winner."""
     base, now = seen.recorded, moment(seen.snapshot.now)
     if base is None:
         return {}
@@ -180,7 +180,7 @@ def _verdicts(seen: Seen, status: Json) -> Iterator[Verdict]:
 
 
 def _synced(seen: Seen) -> Verdict:
-    """Return whether both sides have the same."""
+    """Return the condition ``Synced``: whether both sides are equal."""
     waits, actions, refused = seen.decision.waits, seen.decision.actions, seen.decision.refused
     if seen.view.problem:
         return Verdict("Synced", "False", "InvalidManifest", seen.view.problem)
@@ -200,7 +200,7 @@ def _synced(seen: Seen) -> Verdict:
 
 
 def _stalled(seen: Seen, status: Json) -> tuple[str, str] | None:
-    """Return why nothing goes on until somebody changes something, None if something does."""
+    """Return why progress requires a change by a user, None if it does not."""
     waits, refused = seen.decision.waits, seen.decision.refused
     if seen.view.problem:
         return "InvalidManifest", seen.view.problem
@@ -219,7 +219,7 @@ def _words(status: Json) -> tuple[str, str]:
 
 
 def _health(seen: Seen, status: Json, synced: Verdict) -> Health:
-    """Return the health: an application that is not to run is ready when it does not run."""
+    """Return the health; an application that is to be undeployed is ready when it does not run."""
     if stalled := _stalled(seen, status):
         return Health(State.STALLED, *stalled)
     if synced.status != "True":
@@ -233,7 +233,7 @@ def _health(seen: Seen, status: Json, synced: Verdict) -> Health:
 
 
 def _besides(seen: Seen, status: Json) -> Iterator[Verdict]:
-    """Yield the conditions that are there while there is reason for them."""
+    """Yield the conditions that exist only while they are True."""
     waits, refused = seen.decision.waits, seen.decision.refused
     if refused is not None:
         yield Verdict("Rejected", "True", refused.refusal.value, refused.message)
@@ -241,7 +241,7 @@ def _besides(seen: Seen, status: Json) -> Iterator[Verdict]:
         yield Verdict("FieldsIgnored", "True", "UnknownToWadm", _ignored(seen.view.ignored))
     lost = status.get("overridden")
     if lost:
-        kept = f": what {lost['side']} had is in wadm's version {lost['version']}" if lost["version"] else ""
+        kept = f": the change of {lost['side']} is in wadm's version {lost['version']}" if lost["version"] else ""
         yield Verdict("Overridden", "True", f"{lost['side'].capitalize()}Lost", f"both sides had changed{kept}")
     if waits is not None and waits.reason is Reason.CONTENDED:
         yield Verdict("Contended", "True", waits.reason.value, waits.message)
@@ -249,4 +249,4 @@ def _besides(seen: Seen, status: Json) -> Iterator[Verdict]:
 
 def _ignored(fields: tuple[str, ...]) -> str:
     more = f" and {len(fields) - NAMED} more" if len(fields) > NAMED else ""
-    return f"wadm does not know {', '.join(fields[:NAMED])}{more}: they are omitted from the request"
+    return f"wadm does not support {', '.join(fields[:NAMED])}{more}: they are omitted from the request"

@@ -3,7 +3,7 @@
 In: a connection with the viewer's identity, permissions. Out: whether they are granted. Called for messages of the bus,
 which the console reads with its own user. Invariants: a result is valid for ``Timings.rights``; a failed review denies;
 concurrent requests for the same permission share a review; the cache is bounded.
-Source: authorization.k8s.io/v1, and RBAC: who may get all objects of a kind may get each.
+Source: authorization.k8s.io/v1, and RBAC: permission to get all objects of a kind includes each object.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """To get one object, or all of a namespace (``name`` ""), or all there are (``namespace`` "", too)."""
+    """Permission to get one object, all of a namespace (``name`` ""), or all of the cluster (``namespace`` "", too)."""
 
     group: str
     resource: str
@@ -65,7 +65,7 @@ def right_to(resource: Resource, namespace: str, name: str) -> Right:
 
 
 class Rights:
-    """Permissions of one viewer, as far as they were reviewed."""
+    """Reviewed permissions of one viewer."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Rights:
         return False
 
     async def lacking(self, wanted: Iterable[Right]) -> list[str]:
-        """Return those of some permissions that the viewer does not have: ``get nodes``."""
+        """Return those of the permissions that the viewer does not have: ``get nodes``."""
         rights = [*wanted]
         found = await asyncio.gather(*(self.allowed(right) for right in rights))
         return [str(right) for right, allowed in zip(rights, found, strict=True) if not allowed]
@@ -102,7 +102,7 @@ class Rights:
         if task is None:
             task = self._asking[right] = asyncio.create_task(self._find_out(right), name="review")
             task.add_done_callback(lambda done: self._asked(right, done))
-        # The first caller can be cancelled; others wait for the same result.
+        # The first caller can be cancelled; further callers wait for the same result.
         return await asyncio.shield(task)
 
     def _asked(self, right: Right, task: asyncio.Task[bool]) -> None:
@@ -115,7 +115,7 @@ class Rights:
             async with self._at_once:
                 answer = await self._ask(right)
         except (KubeError, orjson.JSONDecodeError) as error:
-            # Not cached: the next message repeats it.
+            # Not cached: the next message repeats the review.
             _log.debug("access review failed", error=type(error).__name__)
             return False
         self._known[right] = (answer, self._clock())
@@ -144,7 +144,7 @@ def make_review(right: Right) -> dict[str, Any]:
 
 
 def _from_wide(right: Right) -> Iterator[Right]:
-    """Yield the permissions that contain one, widest first: cluster-wide viewers need one review per kind."""
+    """Yield the permissions that contain this one, widest first: a cluster-wide viewer needs one review per kind."""
     if right.namespace or right.name:
         yield replace(right, namespace="", name="")
     if right.namespace and right.name:

@@ -13,7 +13,7 @@ from trellis.kube.permissions import allowed_to, missing_right
 
 
 class RefusedError(Exception):
-    """A request that gets ``{"error": {"what": …, "do": …}}``. ``status`` is of HTTP; ``retry_after`` in seconds."""
+    """A request that gets ``{"error": {"what": …, "do": …}}``. ``status``: HTTP; ``retry_after``: seconds."""
 
     def __init__(self, status: int, what: str, do: str, *, retry_after: int | None = None) -> None:
         super().__init__(what)
@@ -23,7 +23,7 @@ class RefusedError(Exception):
         self.retry_after = retry_after
 
     def document(self) -> dict[str, Any]:
-        """Return the body."""
+        """Return the body of the response."""
         return {"error": {"what": self.what, "do": self.do}}
 
 

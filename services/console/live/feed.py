@@ -1,6 +1,6 @@
 """Buffer of messages of the bus, and the filters of pages.
 
-Pure, with a memory. In: events, forwarded lattice events, dead letters. Out: items in the order of arrival.
+Pure, with state. In: events, forwarded lattice events, dead letters. Out: items in the order of arrival.
 Written by ``link``, read by routes. Invariants: the buffer is bounded in number and bytes; a body that is too long is
 omitted and marked; an item names the permission that it requires, and is sent only to viewers with it.
 """
@@ -41,7 +41,7 @@ _NAME_MOST: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One message. ``index``: its place in the feed; ``document``: what a page gets of it."""
+    """One message. ``index``: its position in the feed; ``document``: the content for pages."""
 
     index: int
     stream: str
@@ -54,9 +54,9 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which items; an empty field wants all. ``types``: ``node.ready``, ``node.*``; ``object``: an entity's id.
+    """A filter of items; an empty field matches all. ``types``: ``node.ready``, ``node.*``; ``object``: an entity's id.
 
-    ``lattice`` is that of a forwarded event, or the one that an event names.
+    ``lattice``: that of a forwarded event, or the one in the data of an event.
     """
 
     streams: frozenset[str] = frozenset(STREAMS)
@@ -67,7 +67,7 @@ class Filter:
     trace: str = ""
 
     def wants(self, item: Item) -> bool:
-        """Return whether an item is one of them."""
+        """Return whether an item matches."""
         about = item.about
         return (
             item.stream in self.streams
@@ -99,7 +99,7 @@ def read_filter(query: Mapping[str, str]) -> Filter:
 
 
 def item_of(event: TailedEvent, index: int = 0) -> Item:
-    """Return a fact, or the copy of a lattice's event."""
+    """Return the item of an event, or of a forwarded lattice event."""
     about = about_event(event)
     stream = LATTICE if event.subject.startswith(f"{ROOT_LATTICE}.") else EVENTS
     kind = event.fact if stream == LATTICE else f"{event.noun}.{event.fact}"
@@ -125,7 +125,7 @@ def item_of(event: TailedEvent, index: int = 0) -> Item:
 
 
 def item_of_letter(letter: DeadLetter, index: int = 0) -> Item:
-    """Return a dead letter, without its body."""
+    """Return the item of a dead letter, without its body."""
     about = about_letter(letter)
     shown = document(letter) | {
         "stream": LETTERS,
@@ -141,12 +141,12 @@ def item_of_letter(letter: DeadLetter, index: int = 0) -> Item:
 
 @dataclass(eq=False)
 class Feed:
-    """The last items. ``epoch`` tells these indexes from those of another process."""
+    """The last items. ``epoch``: distinguishes these indexes from those of another process."""
 
     epoch: str = field(default_factory=lambda: secrets.token_hex(8))
     news: News = field(default_factory=News)
     newest: int = 0
-    """Index of the last item there was."""
+    """Index of the newest item, including dropped ones."""
     _items: deque[Item] = field(default_factory=deque)
     _bytes: int = 0
 

@@ -1,8 +1,8 @@
-"""The console's connection to the bus: it follows what is said of its cluster, and reads what was.
+"""The console's connection to the bus: it follows new messages of its cluster, and reads stored ones.
 
-In: the address, the cluster's name, once it is known. Out: items in the feed, messages of the past. Called by ``app``
-and ``replays``. Invariants: nothing is acknowledged, said or removed; a bus that is away is no trouble but that the
-views of it say so; of what is read only this cluster's comes.
+In: the address; the cluster's name, once it is known. Out: items in the feed, stored messages. Called by ``app`` and
+``replays``. Invariants: it acknowledges, publishes and deletes nothing; an unavailable bus affects only its views,
+which report that; only messages of this cluster are read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from trellis.telemetry import get_logger
 from trellis.telemetry.health import Health
 
 _RECALLED: Final = EVENTS_KEPT // 4
-"""Messages of each stream that are read back at the start: a page shows what was, too."""
+"""Messages of each stream that are read back at start, so that a page shows past messages."""
 _ALL: Final = ".>"
 _TRY: Final = "retry; `trellis check` checks the bus"
 
@@ -46,7 +46,7 @@ _log = get_logger(__name__)
 
 
 class Link:
-    """One connection. ``cluster`` resolves to the cluster's name on the bus."""
+    """One connection to the bus. ``cluster``: resolves to the cluster's name on the bus."""
 
     def __init__(
         self,
@@ -72,11 +72,11 @@ class Link:
 
     @property
     def away(self) -> str:
-        """Why nothing comes from the bus at present, "" if it does."""
+        """Why the bus is unavailable, "" if it is available."""
         return self._away[0]
 
     async def run(self) -> None:
-        """Connect, however long it takes, and follow until cancelled."""
+        """Connect, with unlimited retries, and follow the streams until cancelled."""
         name = await asyncio.shield(self._cluster)
         attempts = Attempts(Backoff(self._timings.bus_first, self._timings.bus_most))
         while True:
@@ -95,12 +95,12 @@ class Link:
     async def past(
         self, stream: str, subjects: str, start: Start, *, headers_only: bool = False
     ) -> AsyncGenerator[tuple[Stored, str], None]:
-        """Yield messages that there are now, the oldest first, each with its stream's epoch.
+        """Yield the messages stored now, the oldest first, each with the epoch of its stream.
 
-        ``subjects``: what stands in the subject behind root and cluster: ``node.ready.>``.
+        ``subjects``: filter of the subject after root and cluster: ``node.ready.>``.
 
         Raises:
-            RefusedError: the bus is away, or may not be read.
+            RefusedError: the bus is unavailable, or forbids the read.
         """
         client = self._client
         if client is None:
@@ -144,7 +144,7 @@ class Link:
 
 
 def _roots(name: str) -> dict[str, str]:
-    """Return what is read of each stream: what is of this cluster."""
+    """Return the subject filter of this cluster for each stream."""
     return {
         STREAM_EVENTS: facts_filter(name),
         STREAM_LATTICE: copies_filter(name),

@@ -1,7 +1,7 @@
-"""The status of a WasmController, and whether it is worth a write.
+"""The status of a WasmController, and the urgency of its writes.
 
-Pure: how a controller fares in, fields of the status out. Called by ``reporting``. Invariants: Ready, Reconciling and
-Stalled are as kstatus reads them; figures alone are worth a write a minute, not more.
+Pure: state of a controller in, fields of the status out. Called by ``reporting``. Invariants: Ready, Reconciling and
+Stalled follow kstatus; counters alone cause at most one write a minute.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ Status = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What had been counted when this process began: what it counts itself comes on top.
+    """Counters from before this process, which adds its own to them.
 
-    ``snapshot_bytes``: what was written of them; a filesystem tells some other size after a while, of which nobody
-    needs ten thousand writes.
+    ``snapshot_bytes``: the written size, kept because file systems report slightly different sizes later, which would
+    cause ten thousand writes.
     """
 
     wakes: int = 0
@@ -50,9 +50,9 @@ class Before:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """How a controller fares. ``refused``, ``stopped``, ``not_watched``: why it is not accepted, not run, not called.
+    """State of a controller. ``refused``, ``stopped``, ``not_watched``: reason if not accepted, not run, not called.
 
-    ``ready``: what is to run is prepared; ``failing``: keys that failed last; ``wake_p99``: seconds.
+    ``ready``: it is prepared; ``failing``: number of keys whose last call failed; ``wake_p99``: seconds.
     """
 
     generation: int
@@ -75,8 +75,8 @@ class Seen:
 
 
 def status_of(seen: Seen, former: Status, now: str) -> Status:
-    """Return the whole status; ``former``: the one that stands there, ``now``: in RFC 3339."""
-    # Until there is something new to say, what a former process said stands: its start is no news about a controller.
+    """Return the whole status; ``former``: the current one, ``now``: in RFC 3339."""
+    # A restart of this process does not change a controller: keep these values until there are new ones.
     status: Status = {name: former[name] for name in _KEPT if name in former}
     status |= {
         "observedGeneration": seen.generation,
@@ -103,21 +103,21 @@ def status_of(seen: Seen, former: Status, now: str) -> Status:
 
 
 def before_of(former: Status) -> Before:
-    """Return what a status that stands there has counted."""
+    """Return the counters of the current status."""
     counted = (former.get(name) for name in ("wakes", "calls", "traps", "snapshotBytes"))
     return Before(*(value if isinstance(value, int) else 0 for value in counted))
 
 
 def patch_of(former: Status, status: Status) -> Status:
-    """Return the merge patch that makes one of the other, {} if they are equal."""
+    """Return the merge patch from ``former`` to ``status``, {} if they are equal."""
     patch = {name: value for name, value in status.items() if former.get(name) != value}
-    if isinstance(patch.get("module"), dict):  # a patch merges: what is left out of it stays
+    if isinstance(patch.get("module"), dict):  # a merge patch keeps omitted fields
         patch["module"] = dict.fromkeys(former.get("module") or (), None) | patch["module"]
     return patch | {name: None for name in former if name not in status}
 
 
 def is_urgent(patch: Status) -> bool:
-    """Return whether a patch is more than figures."""
+    """Return whether a patch contains more than counters."""
     return any(name not in FIGURES for name in patch)
 
 
@@ -138,7 +138,7 @@ def _accepted(seen: Seen) -> tuple[str, Trouble]:
         return "False", seen.refused
     if seen.module is None and seen.paused:
         return "Unknown", Trouble("Paused", "the module is not evaluated while spec.paused is true")
-    if seen.module is None or (seen.fetching and not seen.ready):  # that is known is a former spec's
+    if seen.module is None or (seen.fetching and not seen.ready):  # a known module belongs to the previous spec
         return "Unknown", FETCHING if seen.fetching else PENDING
     abi = seen.module.abi
     version = "reports its ABI when it starts," if abi is None else f"has ABI {abi}"
@@ -156,7 +156,7 @@ def _health(seen: Seen) -> Health:
         return _because(
             State.UNKNOWN, FETCHING if seen.fetching else Trouble(PENDING.reason, "the controller is being prepared")
         )
-    # Not how many: that changes with each call, and a condition that changed is written at once.
+    # Without the number, which changes with each call: a changed condition is written immediately.
     failing = "; calls for some objects fail (status.failing, status.lastFault)" if seen.failing else ""
     return Health(State.READY, "Running", f"the controller is called on changes of its watches{failing}")
 

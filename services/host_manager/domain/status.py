@@ -1,8 +1,8 @@
-"""Compute the status of a host group: counts, its pods, the conditions Available, Progressing, Degraded and others.
+"""Computes the status of a host group: counts, pods, the conditions such as Available, Progressing and Degraded.
 
-Pure. In: a snapshot. Out: the status as it is written. Called by ``decide``. Invariants: what cannot be known is
-Unknown, never the worst; fields of wasmcloud-operator keep their values until the lattice reports others; a condition
-that was never needed is absent; Ready, Reconciling and Stalled follow from the other conditions alone.
+Pure. In: a snapshot. Out: the status to write. Called by ``decide``. Invariants: unknown state is Unknown, never False;
+fields of wasmcloud-operator keep their values until the lattice reports new ones; a condition that was never needed is
+absent; Ready, Reconciling and Stalled follow from the other conditions alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from trellis.crds.conditions import Health, State, make_condition, shortened, su
 OTHER: Final = "OtherControllerActive"
 DEPRECATED: Final = "DeprecatedFields"
 BAD_NEWS: Final = frozenset({"Degraded", OTHER, DEPRECATED})
-"""Conditions that are bad news when they are True."""
+"""Conditions for which True is a problem."""
 MASS_DELETION: Final = "MassDeletion"
 _PAUSED: Final = (
     "the circuit breaker pauses this mass deletion, so the hosts stay. To confirm it: trellis circuit-breaker close "
@@ -44,19 +44,19 @@ _STALLED: Final = frozenset(
 )
 """Reasons of Degraded that no retry changes: a user has to change the spec or the object that it refers to."""
 _UNHEARD: Final = frozenset({"LatticeNotConnected", "LatticeUnreachable"})
-"""Reasons of HostsReporting with which the state of the hosts is not known."""
+"""Reasons of HostsReporting with which the state of the hosts is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was decided that the status says too. ``revision``: of the template, None to leave it as it is."""
+    """Results of the decision that the status contains. ``revision``: of the template; None keeps the former one."""
 
     revision: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Pods: wanted, there, ready, of the newest template. ``seen``: the controller has seen the newest spec."""
+    """Numbers of pods. ``updated``: of the newest template. ``seen``: the controller has observed the newest spec."""
 
     kind: str
     desired: int
@@ -70,13 +70,13 @@ _REFUSALS: Final = frozenset({"InvalidTemplate", "ChildConflict", "WriteRefused"
 
 
 def refused_by(status: Mapping[str, Any]) -> bool:
-    """Return whether a status tells of something that came up only when the children were made or written."""
+    """Return whether a status has a problem that is detected only when children are built or written."""
     conditions = status.get("conditions") or ()
     return any(one["type"] == "Degraded" and one["reason"] in _REFUSALS for one in conditions)
 
 
 def make_status(snapshot: Snapshot, facts: Facts) -> Manifest:
-    """Return the status as it is to stand; a condition keeps the time of its last change of status."""
+    """Return the new status; a condition keeps the time of its last change of status."""
     former = snapshot.status
     if snapshot.held:
         held = _with_one(snapshot, ("Degraded", "True", MASS_DELETION, _PAUSED))
@@ -89,7 +89,7 @@ def make_status(snapshot: Snapshot, facts: Facts) -> Manifest:
         "observedGeneration": snapshot.head.generation,
         "conditions": _conditions(snapshot, counts, lattice),
         "hosts": make_hosts(snapshot),
-        # So that `kubectl scale` and autoscalers find the pods before there are any.
+        # Set before any pod exists, for `kubectl scale` and autoscalers.
         "selector": ",".join(f"{name}={value}" for name, value in _selector(snapshot).items()),
         "replicas": counts.replicas if counts else 0,
         "desiredReplicas": counts.desired if counts else 0,
@@ -103,18 +103,18 @@ def make_status(snapshot: Snapshot, facts: Facts) -> Manifest:
 
 
 def may_wait(snapshot: Snapshot) -> bool:
-    """Return whether a group was made a moment ago and nothing is known of it yet.
+    """Return whether the workload of a new group has no observed state yet, so that the first status is delayed.
 
-    One status then says what two would.
+    One status then replaces two.
     """
     counts = counts_of(snapshot)
     return snapshot.early and not snapshot.problems and (counts is None or not counts.seen)
 
 
 def counts_of(snapshot: Snapshot) -> Counts | None:
-    """Return the counts of what runs the pods, None if there is nothing yet."""
+    """Return the counts of the workload, None if there is none yet."""
     found = [child for kind in WORKLOADS if (child := snapshot.children.get((kind, snapshot.head.name))) is not None]
-    # While one takes the place of the other both are there: ours is the one that is marked.
+        # While one kind replaces the other, both exist: that of Trellis has marks.
     workload = next((child for child in reversed(found) if read_marks(child)), found[0] if found else None)
     if workload is None:
         return None
@@ -129,7 +129,7 @@ def counts_of(snapshot: Snapshot) -> Counts | None:
 
 
 def refused_workload(snapshot: Snapshot) -> Manifest | None:
-    """Return what runs the pods if the API server refuses some of them, None if not.
+    """Return the workload if the API server rejects some of its pods, else None.
 
     A DaemonSet has no condition for that: it has fewer pods than nodes to run them.
     """
@@ -142,7 +142,7 @@ def refused_workload(snapshot: Snapshot) -> Manifest | None:
 
 
 def _failure(workload: Manifest) -> Manifest | None:
-    """Return the condition of a Deployment whose pods are refused."""
+    """Return the condition of a Deployment whose pods are rejected."""
     conditions = (workload.get("status") or {}).get("conditions") or ()
     return next((one for one in conditions if (one.get("type"), one.get("status")) == ("ReplicaFailure", "True")), None)
 
@@ -166,7 +166,7 @@ def _conditions(snapshot: Snapshot, counts: Counts | None, lattice: Manifest) ->
         if wrong or kind in known:
             reason = ("FieldsDeprecated" if kind == DEPRECATED else OTHER) if wrong else "Healthy"
             found.append((kind, "True" if wrong else "False", reason, wrong))
-    # What application_manager says of the lattice's applications.
+    # A condition of application_manager.
     others = [one for one in former if one["type"] == names.CONDITION_APPLICATIONS_SYNCED]
     return [*(_dated(one, snapshot) for one in (*summary(health_of(found)), *found)), *others]
 
@@ -238,9 +238,9 @@ def _progressing(snapshot: Snapshot, counts: Counts | None) -> Said:
 
 
 def _degraded(snapshot: Snapshot, counts: Counts | None) -> Said:
-    """Say what is wrong, the worst first: what the group lacks, what the API server refuses, what pods report.
+    """Return the condition Degraded; the most severe problem first: missing inputs, rejected writes, failing pods.
 
-    What is wrong and keeps nothing from running comes last: it must not hide why hosts do not run.
+    Problems that do not prevent hosts from running come last, so that they do not hide the cause of an outage.
     """
     kind = "Degraded"
     blocker = _blocker(snapshot)
@@ -262,7 +262,7 @@ def _degraded(snapshot: Snapshot, counts: Counts | None) -> Said:
 
 
 def _deprecated(snapshot: Snapshot) -> str:
-    """Return what of the spec has no use, or another place today; "" if nothing."""
+    """Return the deprecated or ignored fields of the spec, "" if there are none."""
     if snapshot.group is None:
         return ""
     spec, found = snapshot.group.spec, []
@@ -286,13 +286,13 @@ def _dated(said: Said, snapshot: Snapshot) -> Manifest:
 
 
 def _beside_another(snapshot: Snapshot) -> Manifest:
-    """Return the status while another controller writes it too."""
+    """Return the status while wasmcloud-operator writes it, too."""
     assert snapshot.other is not None
     return _with_one(snapshot, (OTHER, "True", "WasmCloudOperatorRuns", snapshot.other.advice))
 
 
 def _with_one(snapshot: Snapshot, said: Said) -> Manifest:
-    """Return the status with one condition and the health that it alone explains; all else stays as it is."""
+    """Return the status with one condition and the health that follows from it alone; all else is unchanged."""
     ours = [_dated(one, snapshot) for one in (*summary(health_of([said])), said)]
     replaced = {one["type"] for one in ours}
     rest = [one for one in snapshot.status.get("conditions") or () if one["type"] not in replaced]

@@ -15,9 +15,9 @@ from trellis.provisioning.views import JobState, JobView, NodeView, proved_of
 def vanished(
     node: NodeView, job: JobView | None, wanted: Collection[str], handlers: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return the Shims that the node is to have and is marked with, and whose handler it no longer lists; by name.
+    """Return the names of target Shims that the node is marked with but whose handlers it no longer lists.
 
-    ``handlers``: by Shim name, of the Shims that are known. ``job``: the newest of the node.
+    ``handlers``: of the known Shims, by name. ``job``: the newest of the node.
     """
     if not node.handlers or (job is not None and (job.deleting or job.state is not JobState.FAILED)):
         return ()

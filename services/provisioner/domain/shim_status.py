@@ -1,4 +1,4 @@
-"""Compute the status of a Shim: counts, the conditions Available, Progressing, Degraded, and what they come to.
+"""Computes the status of a Shim: counts, the conditions Available, Progressing, Degraded, and their summary.
 
 Pure. In: a snapshot of the Shim. Out: its status, each condition with its reason and a message for users. Called by
 ``shim_decide``. Invariants: Degraded names only what keeps nodes from the current spec; Ready, Reconciling and Stalled
@@ -20,7 +20,7 @@ from trellis.provisioning.shims import Refusal, ShimView
 from trellis.provisioning.views import NodeView
 
 BAD_NEWS: Final = frozenset({"Degraded", OTHER_CONTROLLER})
-"""Conditions that are bad news when they are True."""
+"""Conditions that report a problem when they are True."""
 _STALLED: Final = frozenset(
     {
         *(refusal.value for refusal in Refusal),
@@ -36,13 +36,13 @@ _NOT_PROGRESSING: Final = {
 }
 """Reasons of Progressing=False other than that the rollout is complete."""
 _NAMED: Final = 5
-"""Nodes a message names; the others are counted."""
+"""Number of nodes that a message names; further ones are counted."""
 
 
 def status_of(snapshot: Snapshot) -> Status:
-    """Return the status as it is to stand; a condition keeps the time of its last change of status.
+    """Return the target status; a condition keeps the time of its last change of status.
 
-    Where another controller writes the Shim itself, everything but that is left as it is: it counts too.
+    If another controller writes the Shim itself, only its condition and the summary change: it writes counts, too.
     """
     if keeps_off_all(snapshot.other):
         ours = _with_summary(snapshot, _other_controller(snapshot))
@@ -56,7 +56,7 @@ def status_of(snapshot: Snapshot) -> Status:
 
 
 def health_of(conditions: Iterable[Condition]) -> Health:
-    """Return what a Shim's own conditions come to, with the one that explains it; the first check that applies wins.
+    """Return the summary of a Shim's conditions, with the one that explains it; the first check that applies wins.
 
     1. Degraded with a reason that no retry changes: stalled.
     2. Another controller works on the Shim itself: stalled until it is removed.
@@ -99,7 +99,7 @@ def _other_controller(snapshot: Snapshot) -> tuple[Condition, ...]:
 
 
 def _nodes_skipped(snapshot: Snapshot) -> tuple[Condition, ...]:
-    """Return the condition that names the nodes which no installer is to run on; none if there are none."""
+    """Return the condition that names the nodes on which no installer can run; none if there are none."""
     if not (skipped := snapshot.nodes.skipped) or snapshot.shim.deleting:
         return ()
     by_reason: dict[str, list[NodeView]] = {}
@@ -112,7 +112,7 @@ def _nodes_skipped(snapshot: Snapshot) -> tuple[Condition, ...]:
 
 
 def _digest(snapshot: Snapshot) -> str:
-    """Return the version that nodes are brought to; where platforms have their own archives there are several."""
+    """Return the target version of nodes; several if platforms have their own archives."""
     return ",".join(sorted(snapshot.nodes.digests))
 
 
@@ -138,7 +138,7 @@ def _available(shim: ShimView, counts: Counts) -> Condition:
 
 
 def _progressing(snapshot: Snapshot, counts: Counts) -> Condition:
-    """Say how far the rollout is; False once there is nothing left to do, or nothing may be done."""
+    """Return the state of the rollout; False once it is complete, or does not continue."""
     shim, kind = snapshot.shim, "Progressing"
     at_work = f"{len(snapshot.in_work)} in progress{_away(snapshot)}"
     text = f"{counts.updated} of {counts.nodes} nodes have this version, {at_work}"
@@ -161,13 +161,13 @@ def _progressing(snapshot: Snapshot, counts: Counts) -> Condition:
 
 
 def _away(snapshot: Snapshot) -> str:
-    """Return which nodes are still to be worked on and are not ready, as the end of a sentence; "" if none."""
+    """Return the nodes with pending work that are not ready, as the end of a sentence; "" if none."""
     away = snapshot.nodes.away
     return f"; nodes that are not ready wait: {listed(away)}" if away else ""
 
 
 def _degraded(snapshot: Snapshot) -> Condition:
-    """Say what keeps nodes from having the Shim, the worst first."""
+    """Return the most severe cause that keeps the Shim from its nodes."""
     shim, kind = snapshot.shim, "Degraded"
     if shim.invalid:
         return Condition(kind, "True", Refusal.INVALID.value, f"the spec is invalid: {shim.invalid}")
@@ -202,12 +202,12 @@ def _held(snapshot: Snapshot) -> str:
     return (
         f"the circuit breaker pauses this mass deletion on {len(snapshot.held)} nodes ({listed(snapshot.held)}). "
         "To confirm it: trellis circuit-breaker close node-watcher. "
-        f"To keep the shim: remove the finalizer {names.FINALIZER} from the Shim and create it again"
+        f"To keep the shim: remove the finalizer {names.FINALIZER} from the Shim and re-create the Shim"
     )
 
 
 def _refused(snapshot: Snapshot) -> Condition | None:
-    """Say what of the Shim's own spec keeps it from nodes that it is for; None if nothing does."""
+    """Return the cause in the Shim's own spec that keeps it from nodes that it is for; None if there is none."""
     shim, kind = snapshot.shim, "Degraded"
     refused, rivals = snapshot.nodes.refused, ", ".join(snapshot.nodes.rivals)
     if nodes := refused.get(Refusal.HANDLER_CONFLICT):
@@ -243,16 +243,16 @@ def listed(nodes: Iterable[NodeView]) -> str:
 
 
 def _dated(condition: Condition, former: Condition | None, snapshot: Snapshot) -> Condition:
-    """Return the condition with the time of its last change of status, as the API conventions have it."""
+    """Return the condition with the time of its last change of status, as the API conventions define it."""
     same = former is not None and former.status == condition.status and bool(former.since)
     since = former.since if same and former else snapshot.now
     return replace(condition, since=since, observed_generation=snapshot.shim.generation)
 
 
 def conflict_of(snapshot: Snapshot) -> str:
-    """Return why the RuntimeClass cannot be ours; one of nobody's that says the same is taken over.
+    """Return why Trellis cannot manage the RuntimeClass; an unmanaged one with the same handler is taken over.
 
-    One of a former Shim of the same name is taken over too: the Shim was re-created.
+    One of a former Shim of the same name is taken over, too: the Shim was re-created.
     """
     shim, found = snapshot.shim, snapshot.runtime_class
     if found is None or found.owner == shim.uid or found.owner_name == shim.name:

@@ -1,10 +1,9 @@
-"""Compute the status of a SecretGrant: its conditions, and what they come to.
+"""Computes the status of a SecretGrant: its conditions, and the health that follows from them.
 
-Pure. In: the grant, the host groups that exist, its ServiceAccounts and users. Out: the status as it is written. Called
-by ``grant_statuses``. Invariants: every replica computes the same status from the same objects; the status decides
-nothing: ``decide`` reads the spec alone.
+Pure. In: the grant, the existing host groups, its ServiceAccounts and users. Out: the status to write. Called by
+``grant_statuses``. Invariants: every replica computes the same status from the same objects; requests do not depend on
+the status: ``decide`` reads only the spec.
 """
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,10 +37,10 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Whether Secrets can be read as a ServiceAccount or user.
+    """Access to Secrets as a ServiceAccount or user.
 
-    ``name``: with the kind, for users; ``trouble``: why Secrets cannot be read as it, None if they can; ``remedy``:
-    the command or setting that helps, "" for none.
+    ``name``: with the kind, as a text for users; ``trouble``: why Secrets cannot be read as it, None if they can;
+    ``remedy``: the command or setting that resolves it, "" for none.
     """
 
     name: str
@@ -55,7 +54,7 @@ _TROUBLES: Final = {
     Reason.NOT_ALLOWED: f"{USERS_SETTING} of secrets_backend does not list {{name}}",
     Reason.NOT_CHECKED: "secrets_backend may not check whether {name} exists",
 }
-"""By reason; the first one in this order is reported."""
+"""Texts by reason; the first reason in this order is reported."""
 
 
 def status_of(
@@ -67,7 +66,7 @@ def status_of(
 ) -> dict[str, Any]:
     """Return the status of a grant.
 
-    ``groups``: namespace and lattice of each host group; ``former``: the status that the object has; ``at``: its
+    ``groups``: namespace and lattice of each host group; ``former``: the current status of the object; ``at``: its
     generation, and the time in RFC 3339.
     """
     own = tuple(_conditions(grant, groups, accounts))
@@ -81,7 +80,7 @@ def status_of(
 
 
 def health_of(conditions: Iterable[Verdict]) -> Health:
-    """Return what a grant's own conditions come to: the first that is not True explains it."""
+    """Return the health of a grant: the first of its own conditions that is not True explains it."""
     last = None
     for last in conditions:
         if last.status == "Unknown":

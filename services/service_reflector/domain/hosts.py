@@ -19,7 +19,7 @@ from trellis.lattice.domain.service_views import PodView
 def hosts_for(
     listener: Listener, pods: Iterable[PodView], hosts: Mapping[str, Sighting], running: Running
 ) -> tuple[PodView, ...]:
-    """Return the pods that a port leads to; ``hosts``: by name of a pod the host in it, as far as it was heard."""
+    """Return the pods to which a port routes; ``hosts``: the reporting hosts by the names of their pods."""
     fit = [pod for pod in pods if meets(listener, pod, hosts.get(pod.name))]
     told = {pod.key: running.runs(listener.providers, seen) for pod in fit if (seen := hosts.get(pod.name))}
     if not any(told.values()):

@@ -1,7 +1,7 @@
 """Queries wadm about the applications of a lattice, with the permissions of the user.
 
-In: host groups, which say where a lattice's NATS is and with which credentials; an address in place of theirs. Out:
-what wadm answers. Called by ``trellis apps``. Invariants: each question ends in time; credentials are only held.
+In: host groups, with the address and credentials of the NATS of a lattice; optionally another address. Out: the
+responses of wadm. Called by ``trellis apps``. Invariants: each query has a timeout; credentials stay in memory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ async def read_groups(kube: Kube, namespace: str | None = None) -> list[GroupVie
     """Return the host groups of a namespace, or of all, whose spec can be read, the oldest first.
 
     Raises:
-        NotServedError: the kind is defined and not served.
+        NotServedError: the CRD exists and the kind is not served.
         KubeError: they could not be listed.
     """
     found = map(view_group, await list_served(kube, HOST_CONFIGS, namespace) or ())
@@ -44,10 +44,10 @@ async def read_groups(kube: Kube, namespace: str | None = None) -> list[GroupVie
 
 
 def group_of(groups: Iterable[GroupView], namespace: str, lattice: str) -> GroupView:
-    """Return the group that tells where the lattice of an object of a namespace is; ``lattice`` "" for its only one.
+    """Return the host group that defines the lattice of an object; ``lattice`` "" for the only one of the namespace.
 
     Raises:
-        NoLatticeError: there is none, or several lattices could be meant.
+        NoLatticeError: there is none, or several lattices match.
     """
     there = [one for one in groups if one.namespace == namespace and one.spec is not None]
     named = [one for one in there if not lattice or (one.spec is not None and one.spec.lattice == lattice)]
@@ -63,13 +63,13 @@ def group_of(groups: Iterable[GroupView], namespace: str, lattice: str) -> Group
 
 
 async def address_of(kube: Kube, group: GroupView, nats: str | None) -> LatticeAddress:
-    """Return where the lattice of a group is, with the credentials that its Secrets have; ``nats`` in place of its URL.
+    """Return the address of the lattice of a group, with the credentials in its Secrets; ``nats`` replaces its URL.
 
     Raises:
-        NoLatticeError: its names can be in no subject.
+        NoLatticeError: its names are invalid in subjects.
         KubeError: a Secret could not be read.
     """
-    assert group.spec is not None  # read_groups leaves out those without
+    assert group.spec is not None  # read_groups omits groups without a spec
     secrets = await read_secrets(kube, group)
     try:
         address = lattice_address(group.spec, group.namespace, secrets)
@@ -83,7 +83,7 @@ async def asking(address: LatticeAddress) -> AsyncIterator[Wadm]:
     """Connect to the NATS of a lattice.
 
     Raises:
-        LinkAwayError: there is no connection within 6 s; the text says why, and what to do.
+        LinkAwayError: there is no connection within 6 s; with the cause and the remedy.
     """
     link = Link(address.link, CONNECTION, lambda: None)
     running = asyncio.create_task(link.run())
@@ -101,7 +101,7 @@ async def asking(address: LatticeAddress) -> AsyncIterator[Wadm]:
 
 
 def by_lattice(groups: Iterable[GroupView]) -> Mapping[str, list[GroupView]]:
-    """Return by mark of a lattice its groups, the oldest first."""
+    """Return the host groups by lattice id, the oldest first."""
     found: dict[str, list[GroupView]] = {}
     for group in groups:
         if group.lattice:
@@ -110,5 +110,5 @@ def by_lattice(groups: Iterable[GroupView]) -> Mapping[str, list[GroupView]]:
 
 
 def name_of(group: GroupView) -> str:
-    """Return the name of a group's lattice."""
+    """Return the lattice name of a host group."""
     return "" if group.spec is None else str(group.spec.lattice)

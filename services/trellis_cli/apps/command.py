@@ -1,8 +1,8 @@
-"""``trellis apps``: applications as Kubernetes shows them, and with ``--live`` as wadm answers now.
+"""``trellis apps``: applications in Kubernetes, and with ``--live`` compared with wadm.
 
 In: flags, the cluster, for ``--live`` the NATS of each lattice. Out: a table or JSON. Called by the command line.
-Writes nothing; ``apps history`` and ``apps rollback`` have a module of their own. Invariant: an
-unreachable lattice leaves rows with the error, the others are shown.
+Writes nothing; ``apps history`` and ``apps rollback`` are separate modules. Invariant: an unreachable lattice has rows
+with the error; all other lattices are shown.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ app.command()(rollback)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which applications, and over which NATS wadm is asked."""
+    """Selected applications, and the NATS for queries of wadm."""
 
     namespace: str | None
     lattice: str | None
@@ -159,7 +159,7 @@ async def _live(settings: ClientSettings, wanted: Wanted) -> list[LiveRow]:
 
 
 async def _around(kube: Kube, namespace: str | None) -> tuple[list[Manifest], list[GroupView], bool]:
-    """Return Applications, host groups, and whether they are all: a lattice may be one of several namespaces.
+    """Return Applications, host groups, and whether they are complete: a lattice can belong to several namespaces.
 
     Raises:
         CommandError, KubeError: as :func:`read_apps`.
@@ -173,7 +173,7 @@ async def _around(kube: Kube, namespace: str | None) -> tuple[list[Manifest], li
 
 
 def _is_wanted(row: LiveRow, namespace: str | None, *, whole: bool) -> bool:
-    """Say whether a row is shown; what wadm alone has may be in a namespace that was not read."""
+    """Return whether a row is shown; an application in wadm only can belong to a namespace that was not read."""
     if row.app is None:
         return whole or bool(row.unknown)
     return namespace in {None, row.app.namespace}
@@ -184,7 +184,7 @@ def _away(lattice: str, why: str) -> LiveRow:
 
 
 async def _compared(wadm: Wadm, lattice: str, items: Sequence[Manifest]) -> list[LiveRow]:
-    """Compare one lattice: what is deployed, how it is, and for what both have the manifests themselves."""
+    """Compare one lattice: deployed version, status, and the manifests of applications that both sides have."""
     models = await wadm.models()
     by_name = {model.name: model for model in models}
     gate = asyncio.Semaphore(_ASKED_AT_ONCE)
@@ -202,7 +202,7 @@ async def _compared(wadm: Wadm, lattice: str, items: Sequence[Manifest]) -> list
 
 
 async def _difference(wadm: Wadm, item: Manifest, model: Model) -> str:
-    """Return how the manifest of an object differs from that of the version that it shows, "" if it does not."""
+    """Return the difference between the manifest of an object and that of its shown version, "" if they are equal."""
     shown = model.deployed or str(((item.get("status") or {}).get("synced") or {}).get("wadmVersion") or model.version)
     there = await wadm.get(model.name, shown)
     if there is None:

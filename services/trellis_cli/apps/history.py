@@ -1,8 +1,8 @@
 """``trellis apps history`` and ``trellis apps rollback``: the versions of an application.
 
-In: flags, the object, wadm's answers. Out: a table or JSON; for a rollback one write of the object, by the user's field
-manager. Called by the command line. Invariants: wadm is not changed here, application_manager does that; what is
-written is exactly a version that wadm has; the write names the object as it was read.
+In: flags, the object, responses of wadm. Out: a table or JSON; for a rollback one write of the object, by the field
+manager of the user. Called by the command line. Invariants: wadm is changed only by application_manager, not here; the
+written manifest is exactly a version in wadm; the write has the resourceVersion of the read object.
 """
 
 from __future__ import annotations
@@ -141,12 +141,12 @@ class Asked:
 
 
 def app_of(words: Sequence[str], namespace: str | None) -> ObjectName:
-    """Return the Application that words name; raises SettingsError for another kind."""
+    """Return the Application that the arguments name. Raise SettingsError for another kind."""
     return read_object(words, ("application",), namespace, default="application")
 
 
 async def find_app(kube: Kube, name: str, namespace: str | None) -> Manifest:
-    """Return the one Application of a name, its own or the one in wadm.
+    """Return the Application with a name, its own or the one in wadm.
 
     Raises:
         CommandError: there is none, or several.
@@ -235,7 +235,7 @@ async def _rollback(settings: ClientSettings, asked: Asked) -> None:
 
 
 async def _settled(kube: Kube, plan: Rollback) -> Rollback:
-    """Return the plan by server-side apply if that gives exactly the manifest; what others own would stay in it."""
+    """Return the plan as server-side apply if that gives exactly the manifest; it keeps fields of other managers."""
     if not plan.changes:
         return plan
     tried = await kube.apply(APPLICATIONS, plan.applied, field_manager=plan.manager, dry_run=True)
@@ -256,7 +256,7 @@ def _agree(plan: Rollback, asked: Asked) -> None:
     """Ask for confirmation, unless --yes is given.
 
     Raises:
-        CommandError: there is no terminal, or the answer is no.
+        CommandError: there is no terminal, or the user declined.
     """
     if asked.yes:
         return
@@ -279,6 +279,6 @@ async def _tell(kube: Kube, settings: ClientSettings, plan: Rollback) -> None:
     except NotFound:
         lead = None
     except Forbidden:
-        return  # who asks may not know
+        return  # this account may not read the Lease
     if lead is None or lead.age is None or lead.age > lead.duration:
         print_note(f"no replica leads {MANAGER}, so wadm is not updated; start it with `trellis run {MANAGER}`")

@@ -1,7 +1,7 @@
 """The row of Applications in ``trellis status``.
 
-In: a connection, or rows. Out: a part. Called by ``status``; writes nothing. Invariant: a cluster without the kind has
-nothing wrong with it; ``trellis crds check`` reports one of another owner.
+In: a connection, or rows. Out: a part. Called by ``status``; writes nothing. Invariant: a missing CRD is not a
+problem; ``trellis crds check`` reports a CRD of another owner.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _NEVER: Final = "NotEvaluated"
 
 
 async def read_applications(kube: Kube, namespace: str, groups: Sequence[Manifest] | None) -> Part:
-    """Return the row; the lease is in ``namespace``, ``groups``: all host groups, None if not known.
+    """Return the row; the lease is in ``namespace``, ``groups``: all host groups, None if unknown.
 
     Raises:
-        KubeError: something could not be read.
+        KubeError: an object could not be read.
     """
     found = await list_or_row(kube, APPLICATIONS, NAME, UNKNOWN)
     if found is None:
@@ -43,7 +43,7 @@ async def read_applications(kube: Kube, namespace: str, groups: Sequence[Manifes
 
 
 def causes_of(items: Sequence[Manifest], groups: Sequence[Manifest] | None) -> dict[str, str]:
-    """Return why Applications do not go on, by key: those that nothing but time is in the way of are left out."""
+    """Return the causes of blocked Applications by key; Applications that only need time are omitted."""
     causes = {}
     for item in items:
         cause = application_cause(item, groups)
@@ -55,7 +55,7 @@ def causes_of(items: Sequence[Manifest], groups: Sequence[Manifest] | None) -> d
 def applications_part(rows: Sequence[AppRow], causes: Mapping[str, str], leader: str | None) -> Part:
     """Return the row; a blocked application is a problem, and so is a missing leader.
 
-    ``causes``: by key, of those that do not go on.
+    ``causes``: by key, of blocked applications.
     """
     phases = dict(sorted(Counter(row.phase or _NEVER for row in rows).items()))
     bad = {row.key: row.problem for row in rows if row.phase in TROUBLE} | dict(causes)

@@ -1,7 +1,7 @@
 """``trellis bus users``: a key for each user of the bus, and the configuration of the NATS server.
 
 In: a directory, names of clusters. Out: ``accounts.conf``, ``keys.conf`` and a seed file per user. Called by the
-command line. Invariants: an existing key is never replaced; a seed is readable by its owner only and is never printed.
+command line. Invariants: an existing key is never replaced; only its owner can read a seed; a seed is never printed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ELSEWHERE: Final = "(in another directory)"
 
 @dataclass(frozen=True, slots=True)
 class UserRow:
-    """One user: its public key, and the file with its seed, "" if that is kept elsewhere."""
+    """One user: its public key, and the file with its seed, "" if the file is in another directory."""
 
     name: str
     about: str
@@ -65,10 +65,10 @@ def users_command(
 
 
 def write(directory: Path, clusters: list[str], replicas: int) -> list[UserRow]:
-    """Write the files and return a row a user.
+    """Write the files and return one row per user.
 
     Raises:
-        CommandError: a seed file holds something else, or a cluster that is there was not named.
+        CommandError: a seed file is invalid, or an existing cluster was not named.
         OSError: the directory cannot be written.
     """
     seeds, path = directory / SEEDS, directory / KEYS_FILE
@@ -101,7 +101,7 @@ def _row(user: User, path: Path, known: dict[str, str]) -> UserRow:
 
 
 def _name(name: str) -> str:
-    """Return a cluster's name; raises SettingsError for one that TRELLIS_CLUSTER would not take."""
+    """Return the name of a cluster. Raise SettingsError for a name that TRELLIS_CLUSTER does not accept."""
     return load(ServiceSettings, cluster=name).cluster or name
 
 

@@ -1,7 +1,7 @@
-"""``trellis check``: whether an installation works, asked from inside the cluster: `helm test` runs this.
+"""``trellis check``: checks an installation from inside the cluster; `helm test` runs it.
 
-In: flags, pods of the installation, their ``/readyz``, the bus. Out: a table or JSON, and exit status 1 with what is
-wrong on stderr. Called by the command line and the chart. Writes nothing; needs to list pods where Trellis is, no more.
+In: flags, pods of the installation, their ``/readyz``, the bus. Out: a table or JSON, and exit status 1 with the
+problems on stderr. Called by the command line and the chart. Writes nothing; needs only list of pods in the namespace.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ANSWER: Final = aiohttp.ClientTimeout(total=5.0)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be well, and until when by a clock that never jumps. ``services``: none is all that have pods."""
+    """The components to check, and the deadline by a monotonic clock. ``services``: empty means all with pods."""
 
     services: Sequence[str]
     bus: bool
@@ -78,7 +78,7 @@ def check(  # noqa: PLR0913, PLR0917 - options of a command line
 
 
 async def _wait(settings: ClientSettings, wanted: Wanted) -> list[Part]:
-    """Look until all is well, or the time is over."""
+    """Check repeatedly until everything is Healthy or the timeout expires."""
     async with connected(settings) as kube:
         while True:
             parts = await _look(kube, settings, wanted)

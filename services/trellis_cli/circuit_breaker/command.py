@@ -1,7 +1,7 @@
 """``trellis circuit-breaker``: show paused deletions, and permit them.
 
 In: flags. Out: a table or JSON; ``close`` writes the record of one service. Called by the command line.
-Invariant: a record that changed between reading and writing is read again, so that no opening is lost.
+Invariant: a record that changed between read and write is re-read, so that no opening is lost.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def close_command(
 ) -> None:
     """Permit the paused deletions, and only these: later ones are limited as before.
 
-    With --for all deletions of the kind are permitted for this time; given before a planned mass deletion, the circuit
-    breaker does not open. The user is recorded. A circuit breaker that is not open is not changed. JSON: `{"closed":
-    [row…]}`, rows as in `circuit-breaker status`.
+    With --for all deletions of the kind are permitted for this time; given before a planned mass deletion, the
+    circuit breaker does not open. The user is recorded. A circuit breaker that is not open is not changed. JSON:
+    `{"closed": [row…]}`, rows as in `circuit-breaker status`.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
@@ -130,14 +130,14 @@ async def _read(settings: ClientSettings) -> list[BreakerRow]:
 
 
 async def read_rows(kube: Kube, namespace: str) -> list[BreakerRow]:
-    """Return every breaker's row; raises KubeError if a record cannot be read. No record means closed."""
+    """Return the row of every circuit breaker; no record means Closed. Raise KubeError if a record cannot be read."""
     found = await asyncio.gather(*(_record(kube, service, namespace) for service in KINDS))
     records = {service: record for service, (record, _) in zip(KINDS, found, strict=True)}
     return rows_of(KINDS, records, time.time())
 
 
 async def _record(kube: Kube, service: str, namespace: str) -> tuple[dict[str, State | None], str | None]:
-    """Return the states of a service's record and its resourceVersion, None if there is none."""
+    """Return the states in the record of a service and its resourceVersion, None if there is none."""
     try:
         manifest = await kube.get(CONFIGMAPS, breaker_name(service), namespace)
     except NotFound:
@@ -148,7 +148,7 @@ async def _record(kube: Kube, service: str, namespace: str) -> tuple[dict[str, S
 async def _close(
     settings: ClientSettings, service: str, kinds: Sequence[str], everything_for: float | None
 ) -> list[BreakerRow]:
-    """Close what is open (with ``everything_for`` also what is not) and return the rows of what was closed."""
+    """Close open circuit breakers (with ``everything_for`` all) and return the rows of the closed ones."""
     async with connected(settings) as kube:
         by = await read_user(kube)
         for left in reversed(range(_TRIES)):
@@ -172,18 +172,18 @@ async def _close(
                     raise
             else:
                 return closed
-        raise AssertionError("the last try returns or raises")
+        raise AssertionError("the last attempt returns or raises")
 
 
 async def read_user(kube: Kube) -> str:
-    """Return the user as the API server knows them, else as this machine does."""
+    """Return the user name from the API server, else that of the operating system."""
     review: dict[str, Any] = {"apiVersion": _WHO_AM_I.api_version, "kind": _WHO_AM_I.kind, "metadata": {"name": ""}}
     try:
         answer = await kube.create(_WHO_AM_I, review)
         name = answer["status"]["userInfo"]["username"]
     except (KubeError, KeyError, TypeError):
         try:
-            name = f"{getpass.getuser()} (user of the machine)"
+            name = f"{getpass.getuser()} (local user)"
         except (KeyError, OSError):
             name = "unknown"
     return str(name)[:253]

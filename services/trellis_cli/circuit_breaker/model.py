@@ -1,7 +1,7 @@
 """The rows of the circuit-breaker commands: one for each service and kind.
 
 Pure. In: records as read, the time. Out: rows with their JSON and their text. Called by ``command`` and
-``status``. Invariant: every known breaker has a row; one with an unreadable record is never shown as closed.
+``status``. Invariant: every circuit breaker has a row; one with an unreadable record is never shown as closed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LIMITS: Final = Limits()
 
 
 class Position(StrEnum):
-    """Whether deletions of a kind are paused."""
+    """State of a circuit breaker."""
 
     CLOSED = "Closed"
     OPEN = "Open"
@@ -26,7 +26,7 @@ class Position(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BreakerRow:
-    """One breaker. ``closing`` is the last one by a person, which may be long ago."""
+    """One circuit breaker. ``closing`` is the last one by a user, of any age."""
 
     service: str
     kind: str
@@ -41,14 +41,14 @@ class BreakerRow:
 
     @property
     def why(self) -> str:
-        """Why it is not closed, "" if it is."""
+        """Reason why it is not closed, "" if it is."""
         if self.position is Position.UNREADABLE:
             return UNREADABLE
         return self.opening.why if self.opening else ""
 
     @property
     def leave(self) -> str:
-        """What a person's leave lets through at present: Everything, Held or "" for nothing."""
+        """Deletions that a user currently permits: Everything, Held or "" for none."""
         if self.closing is None:
             return ""
         if self.closing.everything:
@@ -56,7 +56,7 @@ class BreakerRow:
         return "Held" if self.closing.permitted else ""
 
     def advice(self) -> str:
-        """Return the resolution for one that is not closed."""
+        """Return the resolution if it is not closed."""
         close = f"trellis circuit-breaker close {self.service} {self.kind}"
         if self.position is Position.UNREADABLE:
             return f"the leader of {self.service} rewrites the record, deletions pause 10 min. To permit them: {close}"
@@ -90,7 +90,7 @@ class BreakerRow:
 def rows_of(
     kinds: Mapping[str, Sequence[str]], records: Mapping[str, Mapping[str, State | None]], now: float
 ) -> list[BreakerRow]:
-    """Return a row for each known kind of each service (``node-watcher``), and for what else a record holds."""
+    """Return a row for each kind of each service (``node-watcher``), and for other entries of a record."""
     return [
         row_of(service, kind, record.get(kind, State()), now)
         for service, known in kinds.items()
@@ -100,7 +100,7 @@ def rows_of(
 
 
 def row_of(service: str, kind: str, state: State | None, now: float) -> BreakerRow:
-    """Return one row; ``state`` None is a record that makes no sense."""
+    """Return one row; ``state`` None is an invalid record."""
     if state is None:
         return BreakerRow(service, kind, Position.UNREADABLE)
     state = settled(state, now, LIMITS)

@@ -1,6 +1,6 @@
 """Completes kinds and names of objects in a shell.
 
-In: the words before the cursor. Out: candidates. Called by the completion of arguments. Invariant: it takes at most two
+In: the words before the cursor. Out: candidates. Called by the completion of arguments. Invariant: it ends within two
 seconds and never fails; without a cluster there are no candidates.
 """
 
@@ -29,7 +29,7 @@ def complete_application(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_kind_and_name(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return kinds, and after one the names of its objects: ``KIND NAME`` and ``KIND/NAME``."""
+    """Return kinds, and after a kind the names of its objects: ``KIND NAME`` and ``KIND/NAME``."""
     words = list(ctx.params.get("what") or ())
     kind, slash, _ = incomplete.partition("/")
     if words:
@@ -45,12 +45,12 @@ def names_of(word: str, ctx: typer.Context) -> list[str]:
     """Return the names of the objects of a kind; none if they cannot be listed in time."""
     try:
         return sorted(asyncio.run(asyncio.wait_for(_listed(word, ctx.params), _SECONDS)))
-    except Exception:  # noqa: BLE001 - a shell shows no errors while it completes
+    except Exception:  # noqa: BLE001 - a shell shows no errors during completion
         return []
 
 
 async def _listed(word: str, given: dict[str, Any]) -> list[str]:
-    # Only completion imports these: they take longer than everything else of it.
+    # Slow imports, only for completion.
     from trellis.kube import resources  # noqa: PLC0415
     from trellis.kube.reader import Selection  # noqa: PLC0415
     from trellis_cli.common.gather import connected  # noqa: PLC0415

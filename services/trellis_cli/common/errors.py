@@ -1,6 +1,6 @@
-"""Errors of commands as one line on standard error, in kubectl's words, with the remedy.
+"""Errors of commands as one line on standard error, worded like kubectl, with the remedy.
 
-In: errors of the layers below. Out: a line and an exit status: 2 for a wrong setting, 1 for everything else. Called
+In: errors of the layers below. Out: a line and an exit status: 2 for an invalid setting, 1 for all other errors. Called
 around every command. Invariant: an outage never shows a traceback.
 """
 
@@ -18,11 +18,11 @@ from trellis_cli.common.messages import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAG
 
 
 class CommandError(AnswerError):
-    """A command cannot do its work; the text is one line with the remedy."""
+    """A command failed; the text is one line with the remedy."""
 
 
 def advice(error: Exception) -> str:
-    """Return the remedy, "" if there is none but the error itself."""
+    """Return the remedy, "" if there is none besides the error text."""
     match error:
         case Unavailable():
             return "check that the API server runs, or select another with --kubeconfig or --context"
@@ -31,7 +31,7 @@ def advice(error: Exception) -> str:
         case Forbidden():
             return "use another context, or have the permission granted"
         case NotFound(verb="LIST", call=call):
-            return f"try again once `kubectl get {call.plural}` works"
+            return f"retry when `kubectl get {call.plural}` works"
         case NotFound():
             return "check that Trellis is installed in the cluster, and that TRELLIS_NAMESPACE is its namespace"
         case BusUnavailable():
@@ -47,7 +47,7 @@ def describe_error(error: Exception) -> str:
 
 
 def _text(error: Exception) -> str:
-    """Return an error as kubectl words it; the server's own sentences stay as they are."""
+    """Return an error worded like kubectl; messages of the server are unchanged."""
     match error:
         case NotFound(verb="LIST", call=call):
             return f'the server does not have the resource type "{call.plural}"'
@@ -66,7 +66,7 @@ def _text(error: Exception) -> str:
 
 @contextmanager
 def exit_on_error(*expected: type[Exception]) -> Iterator[None]:
-    """Turn errors of Kubernetes, the bus, settings and ``expected`` into a line on stderr and an exit status."""
+    """Convert errors of Kubernetes, the bus, settings and ``expected`` to a line on stderr and an exit status."""
     handled: tuple[type[Exception], ...] = (KubeError, BusError, AnswerError, *expected)
     try:
         yield

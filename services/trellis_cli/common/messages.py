@@ -12,14 +12,14 @@ EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 EXIT_PIPE_CLOSED: Final = 141
-"""128 + SIGPIPE, as of programs in C."""
+"""128 + SIGPIPE, as for C programs."""
 
 
 def print_error(text: str) -> None:
     """Print an error."""
-    print(f"Error: {text}", file=sys.stderr)  # noqa: T201 - for the terminal, not a log
+    print(f"Error: {text}", file=sys.stderr)  # noqa: T201 - terminal output, not a log
 
 
 def print_note(text: str) -> None:
-    """Print a note beside the output."""
-    print(f"Note: {text}", file=sys.stderr)  # noqa: T201 - for the terminal, not a log
+    """Print a note in addition to the output."""
+    print(f"Note: {text}", file=sys.stderr)  # noqa: T201 - terminal output, not a log

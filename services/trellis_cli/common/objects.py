@@ -1,7 +1,7 @@
 """Names of objects on the command line: ``KIND NAME`` or ``KIND/NAME``, with the names that kubectl accepts.
 
-Pure. In: words of the command line. Out: kind, name, namespace. Called by every command that takes an object.
-Invariant: a kind has one name in all commands, which is the one that commands print.
+Pure. In: words of the command line. Out: kind, name, namespace. Called by every command with an object argument.
+Invariant: a kind has the same name in all commands, which is also the printed one.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from trellis.config.errors import SettingsError
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind. ``aliases``: its other names, plural and short ones included; ``group``: its API group.
+    """One kind. ``aliases``: its other names, including plural and short names; ``group``: its API group.
 
-    ``resource``: the singular name that kubectl prints, if that is another.
+    ``resource``: the singular name that kubectl prints, if different.
     """
 
     name: str
@@ -59,13 +59,13 @@ RENAMED: Final[Mapping[str, str]] = {
     "letter": "deadletter",
     "letters": "deadletter",
 }
-"""Present names of kinds by their former ones, which are refused."""
+"""Current names of kinds by their former names, which are rejected."""
 _NAMES: Final = {name: kind for kind in KINDS.values() for name in (kind.name, *kind.aliases)}
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectName:
-    """An object that the command line names; ``namespace`` is None if it names none."""
+    """An object on the command line; ``namespace`` is None if not given."""
 
     kind: str
     name: str
@@ -73,13 +73,13 @@ class ObjectName:
 
 
 def printed_name(kind: str, name: str) -> str:
-    """Return what ``-o name`` prints for an object, as kubectl does: ``shim.runtime.spinkube.dev/spin``."""
+    """Return the output of ``-o name`` for an object, as in kubectl: ``shim.runtime.spinkube.dev/spin``."""
     found = KINDS[kind]
     return f"{found.resource or found.name}{'.' if found.group else ''}{found.group}/{name}"
 
 
 def read_kind(word: str, accepted: Iterable[str]) -> str:
-    """Return the name of a kind by any of its names, in any case: ``no``, ``Shims.runtime.spinkube.dev``.
+    """Return the name of a kind from any of its names, case-insensitive: ``no``, ``Shims.runtime.spinkube.dev``.
 
     Raises:
         SettingsError: no accepted kind has the name.
@@ -99,23 +99,23 @@ def read_kind(word: str, accepted: Iterable[str]) -> str:
 def read_object(
     words: Sequence[str], accepted: Sequence[str], namespace: str | None = None, *, default: str = ""
 ) -> ObjectName:
-    """Return the object that ``KIND NAME``, ``KIND/NAME`` or ``KIND/NAMESPACE/NAME`` names.
+    """Return the object of ``KIND NAME``, ``KIND/NAME`` or ``KIND/NAMESPACE/NAME``.
 
-    ``accepted``: names of kinds; ``default``: the kind of a ``NAME`` alone, "" if there is none.
+    ``accepted``: names of kinds; ``default``: the kind of a single ``NAME``, "" if there is none.
 
     Raises:
-        SettingsError: the words name no object of an accepted kind.
+        SettingsError: the words do not name an object of an accepted kind.
     """
     kind, place, name = _parts(words, default)
     found = KINDS[read_kind(kind, accepted)]
     if not name or "/" in name or (place and (namespace or not found.namespaced)):
         usage = " or ".join(("KIND NAME", "KIND/NAME", *(["NAME"] if default else [])))
-        raise SettingsError(f'"{" ".join(words)}" names no object: use {usage}; KIND is one of: {", ".join(accepted)}')
+        raise SettingsError(f'"{" ".join(words)}" is not an object: use {usage}; KIND is one of: {", ".join(accepted)}')
     return ObjectName(found.name, name, place or namespace)
 
 
 def _parts(words: Sequence[str], default: str) -> tuple[str, str, str]:
-    """Return kind, namespace and name; the name is "" if there is none or too many words."""
+    """Return kind, namespace and name; the name is "" if it is missing or there are too many words."""
     first = words[0] if words else default
     if len(words) == 1 and "/" not in first:
         return (default, "", first) if default else (first, "", "")

@@ -1,4 +1,4 @@
-"""Options of many commands: the cluster, the namespace."""
+"""Options shared by many commands: the cluster, the namespace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AllNamespacesOption = Annotated[bool, typer.Option("--all-namespaces", "-A", hel
 
 
 def one_namespace(namespace: str | None, *, all_namespaces: bool) -> str | None:
-    """Return the namespace to look in, None for all; raises SettingsError if both options are given."""
+    """Return the namespace to read, None for all. Raise SettingsError if both options are given."""
     if namespace is not None and all_namespaces:
         raise SettingsError("--all-namespaces: --namespace is given too, use one of them")
     return namespace

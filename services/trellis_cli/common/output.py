@@ -1,8 +1,8 @@
-"""The output of commands: tables for people, documents for programs.
+"""The output of commands: tables for users, documents for programs.
 
-In: finished values. Out: standard output. Called by every command that prints a result.
-Invariants: with ``-o json`` or ``yaml`` standard output holds documents and nothing else; without a terminal nothing is
-wrapped, coloured or padded, so that a row is a line.
+In: complete values. Out: standard output. Called by every command that prints a result.
+Invariants: with ``-o json`` or ``yaml`` standard output contains only documents; without a terminal nothing is wrapped,
+coloured or padded, so that each row is one line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 _UNLIMITED: Final = 100_000
-"""Width of a line where there is no terminal."""
+"""Width of a line without a terminal."""
 
 
 class Format(StrEnum):
@@ -33,7 +33,7 @@ class Format(StrEnum):
 
     @property
     def structured(self) -> bool:
-        """Whether programs read it."""
+        """True for machine-readable formats."""
         return self in {Format.JSON, Format.YAML}
 
 
@@ -52,28 +52,28 @@ def _manifest_format(value: Format) -> Format:
 OutputOption = Annotated[
     Format, typer.Option("--output", "-o", metavar="FORMAT", help="table, wide, json, yaml or name")
 ]
-"""Of commands that list objects."""
+"""For commands that list objects."""
 DocumentOption = Annotated[
     Format,
     typer.Option("--output", "-o", metavar="FORMAT", help="table, json or yaml", callback=_document_format),
 ]
-"""Of commands that print something else than a list of objects."""
+"""For commands with output other than a list of objects."""
 ManifestOption = Annotated[
     Format, typer.Option("--output", "-o", metavar="FORMAT", help="yaml or json", callback=_manifest_format)
 ]
-"""Of commands that print manifests for kubectl."""
+"""For commands that print manifests for kubectl."""
 NoHeadersOption = Annotated[bool, typer.Option("--no-headers", help="omit the column headings of tables")]
 
 
 def console() -> Console:
-    """Return a console on standard output: as wide as the terminal, without one unlimited and without colours."""
+    """Return a console on standard output: as wide as the terminal; without one, unlimited and without colours."""
     if sys.stdout.isatty():
         return Console()
     return Console(width=_UNLIMITED, force_terminal=False, color_system=None, highlight=False)
 
 
 def make_table(*headings: str, fold: Collection[str] = ()) -> Table:
-    """Return an empty table. ``fold``: the columns that a narrow terminal folds; nothing is ever cut."""
+    """Return an empty table. ``fold``: the columns that a narrow terminal folds; no text is truncated."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:
         table.add_column(heading, no_wrap=heading not in fold, overflow="fold")
@@ -81,7 +81,7 @@ def make_table(*headings: str, fold: Collection[str] = ()) -> Table:
 
 
 def print_result(*found: RenderableType, no_headers: bool = False) -> None:
-    """Print tables and lines of text; text is never markup. ``no_headers``: tables have no column headings."""
+    """Print tables and lines of text without markup. ``no_headers``: omit the column headings of tables."""
     out = console()
     lines = [Text(one) if isinstance(one, str) else one for one in found]
     for one in lines:
@@ -98,7 +98,7 @@ def print_result(*found: RenderableType, no_headers: bool = False) -> None:
 
 
 def print_document(output: Format, document: object, *, lines: bool = False) -> None:
-    """Print one document as JSON or YAML; ``lines``: as one of many, JSON on a line of its own."""
+    """Print one document as JSON or YAML; ``lines``: as one of many, with JSON on a single line."""
     if output is Format.YAML:
         print_text(("---\n" if lines else "") + yaml_of(orjson.loads(orjson.dumps(document))).rstrip())
         return
@@ -107,7 +107,7 @@ def print_document(output: Format, document: object, *, lines: bool = False) -> 
 
 
 def print_manifests(output: Format, manifests: Sequence[object]) -> None:
-    """Print manifests for ``kubectl apply -f -``: documents of YAML, or one List as JSON."""
+    """Print manifests for ``kubectl apply -f -``: YAML documents, or one List as JSON."""
     if output is Format.YAML:
         print_text("---\n".join(map(yaml_of, manifests)).rstrip())
     else:
@@ -115,13 +115,13 @@ def print_manifests(output: Format, manifests: Sequence[object]) -> None:
 
 
 def print_names(names: Iterable[str]) -> None:
-    """Print the names of objects, one a line: ``node/worker-1``."""
+    """Print the names of objects, one per line: ``node/worker-1``."""
     for name in names:
         print_text(name)
 
 
 def yaml_of(document: object) -> str:
-    """Return a document as YAML, its fields in their order."""
+    """Return a document as YAML, with its fields in the given order."""
     import yaml  # noqa: PLC0415 - most commands print no YAML
 
     return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
@@ -134,12 +134,12 @@ def print_text(text: str) -> None:
 
 
 def one_line(text: str) -> str:
-    """Return text from outside on one line, with what would steer the terminal as escapes."""
+    """Return external text on one line, with terminal control characters escaped."""
     return printable(" ".join(text.split()))
 
 
 def printable(text: str) -> str:
-    """Return text from outside with what would steer the terminal, or cannot be written at all, as escapes."""
+    """Return external text with terminal control characters and unprintable characters escaped."""
     if text.isprintable():
         return text
     return "".join(

@@ -1,4 +1,4 @@
-"""Standard output whose reader may end first: ``trellis nodes | head -1``.
+"""Standard output with a reader that can end first: ``trellis nodes | head -1``.
 
 In: the stream of the process. Out: the same stream; a write after the reader has ended ends the process with 141.
 Called once, by ``__main__``.
@@ -14,7 +14,7 @@ from trellis_cli.common.messages import EXIT_PIPE_CLOSED
 
 
 class _Output(io.TextIOWrapper):
-    """A text stream that ends the process quietly once its reader has ended."""
+    """A text stream that ends the process without an error once its reader has ended."""
 
     def write(self, text: str, /) -> int:
         try:
@@ -30,7 +30,7 @@ class _Output(io.TextIOWrapper):
 
 
 def _ended(stream: io.TextIOWrapper) -> SystemExit:
-    """Return the exit; what is still buffered goes nowhere."""
+    """Return the exit; buffered output is discarded."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)
@@ -38,7 +38,7 @@ def _ended(stream: io.TextIOWrapper) -> SystemExit:
 
 
 def end_with_reader() -> None:
-    """Have the process end quietly when the reader of its standard output has ended."""
+    """Make the process end without an error when the reader of its standard output has ended."""
     former = sys.stdout
     if isinstance(former, io.TextIOWrapper) and former is sys.__stdout__:
         encoding, errors, by_line = former.encoding, former.errors, former.line_buffering

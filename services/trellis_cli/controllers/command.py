@@ -1,4 +1,4 @@
-"""``trellis controllers``: a list of them, and the group of its commands, each of which has a module of its own."""
+"""``trellis controllers``: lists controllers, and groups their commands, each in a separate module."""
 
 from __future__ import annotations
 

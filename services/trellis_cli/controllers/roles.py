@@ -1,7 +1,7 @@
-"""``trellis controllers roles``: what an administrator applies so that controllers may act as an account.
+"""``trellis controllers roles``: Roles for an administrator, which permit controllers to act as an account.
 
-In: flags. Out: manifests as YAML or JSON, for ``kubectl apply -f -``. Called by the command line; asks no cluster.
-Invariant: what is printed gives only what was named.
+In: flags. Out: manifests as YAML or JSON, for ``kubectl apply -f -``. Called by the command line; needs no cluster.
+Invariant: the output grants only what the flags name.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def roles(
 
 
 def actors_of(namespace: str, accounts: list[str]) -> list[Actor]:
-    """Return whom controllers of a namespace are to act as, each once.
+    """Return the accounts that controllers of a namespace act as, without duplicates.
 
     Raises:
         SettingsError: a name is invalid, or no account is given.
@@ -63,7 +63,7 @@ def actors_of(namespace: str, accounts: list[str]) -> list[Actor]:
 
 
 def manifests_of(actors: list[Actor], watched: list[Watched], home: str) -> list[Manifest]:
-    """Return the roles and bindings, account by account; ``home``: namespace of the installation."""
+    """Return the roles and bindings by account; ``home``: namespace of the installation."""
     found: list[Manifest] = []
     for actor in actors:
         found += make_impersonation(actor, home)

@@ -1,7 +1,7 @@
 """``trellis controllers``: Wasm controllers with state, resources and last fault.
 
 In: flags, the cluster. Out: a table or JSON. Called by the command line, ``read_controllers`` by ``trellis status``.
-Writes nothing. Invariant: a cluster without the kind has nothing wrong with it.
+Writes nothing. Invariant: a missing CRD is not a problem.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ async def read_controllers(kube: Kube, namespace: str) -> Part:
     """Return the row of ``trellis status``; the lease is in ``namespace``.
 
     Raises:
-        KubeError: something could not be read.
+        KubeError: an object could not be read.
     """
     found = await list_or_row(kube, WASM_CONTROLLERS, PART, UNKNOWN)
     if isinstance(found, Part):
@@ -110,7 +110,7 @@ async def _read(settings: ClientSettings, namespace: str | None, name: str | Non
             if name is not None:
                 return [controller_row(await kube.get(WASM_CONTROLLERS, name, namespace))]
         except NotFound as error:
-            # The API server names what it does not find; of a kind that it does not serve it says nothing.
+            # The 404 for an object names it; the 404 for an unserved kind has no details.
             if f'"{name}"' in error.message:
                 raise CommandError(
                     f'WasmController "{name}" not found in namespace {namespace}; '

@@ -1,7 +1,7 @@
 """``trellis dead-letters``: list, show and replay dead-lettered messages.
 
 In: flags. Out: a table, a page or JSON; replayed messages on the bus. Called by the command line.
-Invariant: a dead letter is removed only after the server has stored its original.
+Invariant: a dead letter is removed only after the server has stored the original message.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def replay(  # noqa: PLR0913, PLR0917 - options of a command line
 
 @dataclass(frozen=True, slots=True)
 class _Filters:
-    """What was given on the command line."""
+    """Filters from the command line."""
 
     cluster: str | None = None
     service: str | None = None
@@ -161,7 +161,7 @@ def _quiet(nats_url: str | None) -> ClientSettings:
 
 
 def _asked(nats_url: str | None, given: _Filters) -> tuple[ClientSettings, Wanted]:
-    """Return the settings and the filters; raises SettingsError."""
+    """Return the settings and the filters. Raise SettingsError for invalid options."""
     settings = _quiet(nats_url)
     since, until = span(given.since, given.until, datetime.now(UTC))
     nouns = sorted({spec.model.noun for spec in FACTS} | {UNKNOWN_NOUN})
@@ -171,7 +171,7 @@ def _asked(nats_url: str | None, given: _Filters) -> tuple[ClientSettings, Wante
         raise SettingsError(f"--reason: has {given.reason!r}, needs one of: {', '.join(Reason)}")
     return settings, Wanted(
         cluster=given.cluster or settings.cluster,
-        # On the command line services have dashes, on the bus underscores.
+        # Services have dashes on the command line and underscores on the bus.
         service=given.service.replace("-", "_") if given.service else None,
         noun=given.noun,
         reason=given.reason,

@@ -1,7 +1,7 @@
 """Replays dead letters one by one and reports the outcome of each.
 
-In: which letters. Out: a report. Called by ``trellis dead-letters replay``. Invariant: a dead letter
-that cannot be replayed does not stop the others; an unreachable bus ends the replay, with the outcomes so far.
+In: a selection of dead letters. Out: a report. Called by ``trellis dead-letters replay``. Invariant: one failed replay
+does not stop the replay of the rest; an unreachable bus ends it, with the outcomes so far.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which letters: these sequences, or without any all that the filters want."""
+    """The selected dead letters: these sequences, or without any all that match the filters."""
 
     sequences: tuple[int, ...]
     filters: Wanted
@@ -58,7 +58,7 @@ class ReplayLine:
 
 @dataclass(slots=True)
 class ReplayReport:
-    """What became of each letter; ``ended_by`` is what kept the rest from being tried, empty if nothing did."""
+    """Outcome per dead letter; ``ended_by``: the error that ended the replay early, empty if there is none."""
 
     dry_run: bool
     lines: list[ReplayLine] = field(default_factory=list)
@@ -66,7 +66,7 @@ class ReplayReport:
 
     @property
     def complete(self) -> bool:
-        """Whether everything was replayed (or could be)."""
+        """True if all dead letters were replayed (or can be)."""
         return not self.ended_by and not self._count(Outcome.NOT_REPLAYED)
 
     def document(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class ReplayReport:
         }
 
     def summary(self) -> str:
-        """Return the sums in words."""
+        """Return the totals as text."""
         done = Outcome.WOULD_REPLAY if self.dry_run else Outcome.REPLAYED
         verb = "would be replayed" if self.dry_run else "replayed"
         refused = self._count(Outcome.NOT_REPLAYED)
@@ -94,9 +94,9 @@ class ReplayReport:
 
 
 async def replay_letters(url: str, choice: Choice, credentials: Credentials | None = None) -> ReplayReport:
-    """Replay the letters, oldest first or in the order they are named.
+    """Replay the dead letters, oldest first or in the given order.
 
-    Letters that come into being meanwhile are left alone: what fails again at once is not tried for ever.
+    Dead letters that are created during the replay are not replayed, so that an immediate failure does not loop.
 
     Raises:
         BusUnavailable: there is no NATS at the address.

@@ -1,7 +1,7 @@
-"""How dead letters look: rows of a table, a page, JSON.
+"""Views of dead letters: rows of a table, a page, JSON.
 
-Pure: letters in, text and documents out. Called by ``trellis dead-letters``. Invariant: every letter can be printed,
-and cannot steer the terminal; no password in a URL is shown but in the body, which is shown as it came.
+Pure: dead letters in, text and documents out. Called by ``trellis dead-letters``. Invariant: every dead letter can be
+printed without terminal control characters; passwords in URLs are hidden except in the body, which is unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NONE: Final = "-"
 
 
 def table_of(letters: Sequence[DeadLetter]) -> Table:
-    """Return the table of these letters; nothing is cut, long texts are folded where the terminal is narrow."""
+    """Return the table of these dead letters; long texts are folded on a narrow terminal, never truncated."""
     table = make_table(
         "SEQUENCE",
         "TIME",
@@ -47,7 +47,7 @@ def table_of(letters: Sequence[DeadLetter]) -> Table:
 
 
 def footer(letters: Sequence[DeadLetter], looked_at: int) -> str:
-    """Return how many letters there are by reason, and what to do with them."""
+    """Return the number of dead letters by reason, and the next commands."""
     if not letters:
         return f"no match in {_count(looked_at)}" if looked_at else "no dead letters"
     reasons = Counter(one_line(letter.reason) or "unknown reason" for letter in letters)
@@ -56,7 +56,7 @@ def footer(letters: Sequence[DeadLetter], looked_at: int) -> str:
 
 
 def page_of(letter: DeadLetter) -> str:
-    """Return everything about a letter, its body included as it came; JSON is indented."""
+    """Return all details of a dead letter, including its unchanged body; JSON is indented."""
     facts = {
         "sequence": str(letter.sequence),
         "time": letter.stored.astimezone().isoformat(sep=" ", timespec="milliseconds"),

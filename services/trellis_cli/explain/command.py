@@ -1,4 +1,4 @@
-"""``trellis explain KIND NAME``: the cause of an object's state in the first line, then the whole chain.
+"""``trellis explain KIND NAME``: the cause of the state of an object in the first line, then all checks.
 
 In: flags. Out: a page or JSON; exit status 1 if a step of the chain is not healthy. Called by the command line. Writes
 nothing.
@@ -50,7 +50,7 @@ KINDS: Final = (
     "secretgrant",
     "deadletter",
 )
-"""The kinds that have a page."""
+"""Kinds with a page."""
 
 
 def explain(  # noqa: PLR0913, PLR0917 - options of a command line
@@ -78,8 +78,8 @@ def explain(  # noqa: PLR0913, PLR0917 - options of a command line
     `application NAME`: Kubernetes, wadm and the hosts. `service NAME`: the Service of an application, and each host.
     `controller NAME`: a WasmController. `secretgrant NAME`: its lattices and accounts. `deadletter SEQUENCE`: a
     dead-lettered message. Ends with 1 if a check failed. JSON: `{"ok", "subject", "cause", "do", "headline", "lines":
-    [{"about", "ok", "text", "do"}]}`; `ok` of a line is null if it is no check, `cause` and `do` are null if no check
-    failed.
+    [{"about", "ok", "text", "do"}]}`; `ok` of a line is null if it is not a check, `cause` and `do` are null if no
+    check failed.
     """
     with exit_on_error():
         asked = read_argument(what, one_namespace(namespace, all_namespaces=all_namespaces))
@@ -94,7 +94,7 @@ def read_argument(words: Sequence[str], namespace: str | None) -> ObjectName:
     """Return the object to explain.
 
     Raises:
-        SettingsError: the words name no object that has a page.
+        SettingsError: the words do not name an object with a page.
     """
     if words and words[0].partition("/")[0].lower() in {"secret", "secrets"}:
         raise SettingsError("secrets have no page: use `trellis secrets check --app NAME`")
@@ -116,10 +116,10 @@ async def _found(settings: ClientSettings, reading: Reading, asked: ObjectName) 
 
 
 async def _letter(settings: ClientSettings, name: str) -> Explanation:
-    """Return the page of a dead letter; raises CommandError for what is no number."""
+    """Return the page of a dead letter. Raise CommandError if ``name`` is not a number."""
     number = whole(name)
     if number is None:
-        raise CommandError(f'"{name}" is no SEQUENCE of a dead letter; see `trellis dead-letters list`')
+        raise CommandError(f'"{name}" is not the SEQUENCE of a dead letter; see `trellis dead-letters list`')
     setup_logging(log_format="text", level="error")
     letter: DeadLetter | None
     async with dead_letters(settings.nats_url, credentials=settings.nats_credentials) as box:

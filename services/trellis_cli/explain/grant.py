@@ -25,7 +25,7 @@ SUBJECT: Final = Subject("SecretGrant", "secretgrant", "kubectl get secretgrants
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A ServiceAccount that a grant names. ``there``, ``may_be``: None where this account may not know."""
+    """A ServiceAccount of a grant. ``there``, ``may_be``: None if the user may not check them."""
 
     name: str
     there: bool | None
@@ -34,7 +34,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class GrantSnapshot:
-    """What stands in the cluster. ``groups``: raw, None if they are not known; ``accounts``: of the grant."""
+    """State of the cluster. ``groups``: raw, None if unknown; ``accounts``: of the grant."""
 
     grant: Manifest
     groups: Sequence[Manifest] | None = ()
@@ -43,13 +43,13 @@ class GrantSnapshot:
 
 
 def named_accounts(grant: Manifest) -> list[str]:
-    """Return the ServiceAccounts that a grant names; none where it names any."""
+    """Return the ServiceAccounts that a grant names; empty if it permits any."""
     spec = view_grant(grant).spec
     return [one for one in (spec.service_accounts or () if spec else ()) if one != ANY]
 
 
 def identity_of(namespace: str, account: str) -> Identity:
-    """Return the user that Kubernetes knows an account as."""
+    """Return the Kubernetes user of an account."""
     return Identity(f"{ACCOUNT_PREFIX}{namespace}:{account}", namespace, "")
 
 
@@ -59,7 +59,7 @@ def explain_grant(world: GrantSnapshot) -> Explanation:
 
 
 def grant_cause(grant: Manifest, groups: Sequence[Manifest] | None) -> Line | None:
-    """Return why a grant has no effect, None if it has: what its page says, but for its accounts."""
+    """Return why a grant has no effect, None if it has one; without its accounts."""
     return cause_of(_chain(GrantSnapshot(grant, groups)))
 
 

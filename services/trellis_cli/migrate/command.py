@@ -1,8 +1,8 @@
 """``trellis migrate``: takes over the objects of a retired operator, without an installation or a restart.
 
-In: flags, the cluster. Out: for KWasm and runtime-class-manager a plan of patches of Nodes and Shims and deletions of
-Jobs that ended, which ``migrate_run`` shows and carries out. Called by the command line.
-Invariant: a second run finds nothing to do.
+In: flags, the cluster. Out: for KWasm and runtime-class-manager a plan with patches of Nodes and Shims and deletions of
+finished Jobs, which ``migrate.run`` shows and executes. Called by the command line.
+Invariant: after a complete run, a second run has no steps.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ from trellis_cli.migrate.wasmcloud import wasmcloud_operator
 FIELD_MANAGER: Final = "trellis.dev/migrate"
 _PLANS: Final = {Peer.KWASM: plan_kwasm, Peer.RCM: plan_rcm}
 _ROUNDS: Final = 10
-"""Kubelets write to their Nodes all the time: objects that changed meanwhile are planned again, this many times in a
-row."""
+"""Attempts of the plan for objects that change concurrently: kubelets write to their Nodes all the time."""
 
 app = typer.Typer(
     help="Take over the objects of a retired operator.",
@@ -70,7 +69,7 @@ class Asked:
     rules: Rules
     how: How
     given: frozenset[str]
-    """Names of the provisioner's settings that were given by flag or environment."""
+    """Names of the settings of the provisioner that are set by flag or environment."""
 
 
 @app.command()
@@ -158,11 +157,11 @@ async def _find(kube: Kube, asked: Asked) -> Found:
 
 
 async def _notes(kube: Kube, settings: ClientSettings) -> list[str]:
-    """Say that the provisioner runs already: it does not wait for what is not taken over yet."""
+    """Return a note if the provisioner runs: it does not wait for objects that are not taken over yet."""
     try:
         leader = await read_leadership(kube, "provisioner", settings.namespace, datetime.now(UTC))
     except KubeError:
-        return []  # it never ran here, or who asks may not know
+        return []  # it never ran, or this account may not read the Lease
     if leader.holder and leader.age is not None and leader.age < leader.duration:
         return ["the provisioner is running and installs on nodes that are not taken over yet: stop it first"]
     return []

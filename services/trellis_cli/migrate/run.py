@@ -1,9 +1,9 @@
-"""Carries out a migration: shows the plan, asks for confirmation, writes, plans again.
+"""Executes a migration: shows the plan, asks for confirmation, writes, and plans again after changes.
 
-In: how to read a plan. Out: a table or JSON, then, once agreed to, the writes of its steps. Called by the commands of
-``trellis migrate``.
-Invariants: nothing is done that was not shown before; each write names the object and its state as they were read;
-what changed meanwhile is planned again; without a list of each kind that a plan is made of, nothing is planned.
+In: a function that reads a plan. Out: a table or JSON, then, after confirmation, the writes of its steps. Called by the
+commands of ``trellis migrate``.
+Invariants: only steps that were shown are executed; each write has the uid and resourceVersion of the read object;
+objects that changed since are planned again; if a kind of the plan cannot be listed, nothing is planned.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ from trellis_cli.migrate.views import table_of
 
 FIELD_MANAGER: Final = "trellis.dev/migrate"
 _ROUNDS: Final = 10
-"""Kubelets write to their Nodes all the time: objects that changed meanwhile are planned again, this many times in a
-row."""
+"""Attempts of the plan for objects that change concurrently: kubelets write to their Nodes all the time."""
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="only print the plan")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="do not ask for confirmation")]
@@ -55,7 +54,7 @@ class How:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A plan, what shows that the operator still writes, and what else is worth knowing."""
+    """A plan, signs that the operator is still active, and notes."""
 
     steps: list[Step]
     writing: list[str]
@@ -63,21 +62,21 @@ class Found:
 
     @property
     def writes(self) -> list[Step]:
-        """The steps that change something."""
+        """Steps with a write."""
         return [step for step in self.steps if step.write is not None]
 
 
 Find = Callable[[Kube], Awaitable[Found]]
-"""Reads the cluster and plans; raises KubeError or NotServedError if something cannot be read."""
+"""Reads the cluster and plans; raises KubeError or NotServedError if a list fails."""
 
 
 async def migrate(peer: Peer, settings: ClientSettings, how: How, find: Find) -> None:
-    """Show what is to be done, ask, and do it.
+    """Show the plan, ask for confirmation, and execute it.
 
     Raises:
-        CommandError: the operator still writes, there is no terminal, the answer is no, or objects changed
+        CommandError: the operator is still active, there is no terminal, the user declined, or objects changed
             continuously.
-        KubeError: something cannot be read or written, or the server is unreachable.
+        KubeError: an object cannot be read or written, or the server is unreachable.
     """
     async with connected(settings) as kube:
         found = await find(kube)
@@ -102,7 +101,7 @@ def _agree(peer: Peer, found: Found, how: How) -> None:
     """Ask for confirmation, unless --yes is given.
 
     Raises:
-        CommandError: the operator still writes, there is no terminal, or the answer is no.
+        CommandError: the operator is still active, there is no terminal, or the user declined.
     """
     if found.writing and not how.force:
         raise CommandError(
@@ -113,30 +112,30 @@ def _agree(peer: Peer, found: Found, how: How) -> None:
         return
     if how.output.structured or not sys.stdin.isatty():
         raise CommandError("nothing was changed: use --yes or --dry-run without a terminal")
-    if not typer.confirm(f"Do these {len(found.writes)} steps?", err=True):
+    if not typer.confirm(f"Execute these {len(found.writes)} steps?", err=True):
         raise CommandError("nothing was changed")
 
 
 async def _carry_out(kube: Kube, find: Find, agreed: set[tuple[str, Doing]]) -> int:
-    """Do what was agreed to, planning again what changed meanwhile; returns how many steps were done.
+    """Execute the confirmed steps, and plan changed objects again; return the number of executed steps.
 
     Raises:
-        CommandError: objects changed faster than they could be written, or a kind is not served any more.
-        KubeError: a write was refused or not answered; what follows it was not done.
+        CommandError: objects changed faster than they could be written, or a kind is no longer served.
+        KubeError: a write was rejected or not answered; later steps were not executed.
     """
     done = idle = 0
     while True:
         try:
             todo = [step for step in (await find(kube)).writes if step.key in agreed]
         except NotServedError as error:
-            raise CommandError(f"{done} done; then {error}: run the command again") from None
+            raise CommandError(f"{done} done; then {error}: rerun the command") from None
         changed: set[str] = set()
         before = done
         for step in todo:
             if step.node and f"Node {step.node}" in changed:
                 continue
             if isinstance(step.write, PatchDeployment) and changed:
-                continue  # it lets the provisioner begin: not before everything is taken over
+                continue  # it starts the provisioner: only after all other steps
             try:
                 await _write(kube, step)
             except (AlreadyExists, Conflict, NotFound):
@@ -148,7 +147,7 @@ async def _carry_out(kube: Kube, find: Find, agreed: set[tuple[str, Doing]]) -> 
         idle = idle + 1 if done == before else 0
         if idle >= _ROUNDS:
             raise CommandError(
-                f"{done} done, but {', '.join(sorted(changed))} changed continuously: run the command again"
+                f"{done} done, but {', '.join(sorted(changed))} changed continuously: rerun the command"
             )
 
 
@@ -182,11 +181,11 @@ def _show(peer: Peer, found: Found) -> None:
 
 
 async def list_all(kube: Kube, res: Resource, label_selector: str | None = None) -> list[Manifest]:
-    """Return all objects of a kind, or those with such labels; none if the kind is not defined.
+    """Return all objects of a kind, or those with these labels; empty if the CRD is missing.
 
     Raises:
-        NotServedError: it may have objects and cannot be listed, so nothing can be planned.
-        KubeError: something cannot be read, or the server is unreachable.
+        NotServedError: objects may exist but cannot be listed, so nothing can be planned.
+        KubeError: the list failed, or the server is unreachable.
     """
     found = await list_served(kube, res, labels=label_selector)
     return [{**item, "kind": res.kind} for item in found or ()]

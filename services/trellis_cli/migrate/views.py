@@ -1,4 +1,4 @@
-"""How a migration's plan is shown. Pure: steps in, a table out. Called by ``migrate``."""
+"""The table of a migration plan. Pure: steps in, a table out. Called by ``migrate``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PAST: Final = {
 
 
 def table_of(steps: Sequence[Step]) -> Table:
-    """Return the table of a plan; nothing is cut, long texts are folded."""
+    """Return the table of a plan; long texts are folded, never truncated."""
     table = make_table("OBJECT", "DESCRIPTION", "ACTION", "REASON", fold={"OBJECT", "WHAT IT IS", "WHY"})
     for step in steps:
         table.add_row(

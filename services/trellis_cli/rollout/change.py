@@ -1,8 +1,8 @@
-"""What ``trellis rollout pause|resume|undo`` change: one patch of a Shim, on what was read.
+"""The changes of ``trellis rollout pause|resume|undo``: one patch of a Shim.
 
 In: a connection, settings, the name of a Shim. Out: a line that describes the change. Called by the commands.
-Invariant: every write names the uid and the resourceVersion that were read; a Shim that changed meanwhile is read and
-judged again, so that nothing of another's change is lost.
+Invariant: every write has the uid and the resourceVersion of the read Shim; a Shim that changed since is read and
+evaluated again, so that no concurrent change is lost.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TRIES: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to be done to a Shim, as operations of a JSON patch (none: it is so already), and what to say of it."""
+    """Change of a Shim: JSON patch operations (empty if nothing changes), and the text of the result."""
 
     ops: tuple[dict[str, Any], ...]
     said: str
@@ -38,11 +38,11 @@ class Change:
 
 
 async def change(kube: Kube, settings: ClientSettings, name: str, wanted: Callable[[Found], Change]) -> Change:
-    """Carry out what is wanted of a Shim, and return it.
+    """Apply a change to a Shim, and return it.
 
     Raises:
-        CommandError: there is no such Shim, it is being deleted, or it cannot be done.
-        KubeError: the server does not answer, or refuses.
+        CommandError: the Shim does not exist or is being deleted, or the change is impossible.
+        KubeError: the server does not respond, or rejects the change.
     """
     for left in reversed(range(_TRIES)):
         found = await Reader(kube, settings, name).read()
@@ -60,11 +60,11 @@ async def change(kube: Kube, settings: ClientSettings, name: str, wanted: Callab
                 raise
         else:
             return done
-    raise AssertionError("the last try returns or raises")
+    raise AssertionError("the last attempt returns or raises")
 
 
 def pause(found: Found) -> Change:
-    """Return how a rollout is paused."""
+    """Return the change that pauses a rollout."""
     name = found.world.shim.name
     if found.world.shim.paused:
         return Change((), f"Shim {name} is already paused; to resume: trellis rollout resume {name}")
@@ -76,12 +76,12 @@ def pause(found: Found) -> Change:
 
 
 def resume(found: Found) -> Change:
-    """Return how a rollout goes on that is paused or halted, or whose nodes fail: known failures are forgiven.
+    """Return the change that resumes a paused, halted or failing rollout and acknowledges its failures.
 
-    Later ones count. What failed is tried at once, also where a node's container runtime refused it (ADR 24).
+    Later failures count. Failed nodes are retried at once, also if the container runtime rejected the Shim (ADR 24).
 
     Raises:
-        CommandError: whether it is halted cannot be read.
+        CommandError: the state of the rollout cannot be read.
     """
     world = found.world
     if not world.ledger_known:
@@ -92,7 +92,7 @@ def resume(found: Found) -> Change:
         ops.append({"op": "add", "path": "/spec/paused", "value": False})
         said.append("no longer paused")
     last, halted = last_failure(world), is_halted(world)
-    # A pause does not acknowledge failures: to end it does not mean that they are fixed.
+    # Ending a pause does not acknowledge failures: they can still exist.
     if last is not None and last > world.shim.forgiven and (halted or not world.shim.paused):
         ops += _forgive(found.manifest, last)
         further = ", further nodes are started" if halted else ""
@@ -112,7 +112,7 @@ def _forgive(manifest: dict[str, Any], until: int) -> list[dict[str, Any]]:
 
 
 def undo(to_revision: int | None) -> Callable[[Found], Change]:
-    """Return what finds the way back to a revision, or to the version before this one."""
+    """Return the function that restores a revision, or the version before the current one."""
 
     def wanted(found: Found) -> Change:
         revision = _target(found, to_revision)

@@ -1,7 +1,7 @@
-"""``trellis rollout``: how far a Shim's version is on its way to the nodes, and holding, going on, going back.
+"""``trellis rollout``: the progress of a Shim version on the nodes; pause, resume and rollback.
 
-In: flags. Out: a page, lines, a moving bar or JSON; patches of one Shim. Called by the command line.
-Invariant: what is shown and what is changed is read from the cluster, never from the bus.
+In: flags. Out: a page, lines, a progress bar or JSON; patches of one Shim. Called by the command line.
+Invariant: all data comes from the cluster, never from the bus.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from trellis_cli.rollout.views import Display, display, page, summary
 
 _LOOK_SECONDS: Final = 1.0
 _OUTAGE_SECONDS: Final = 30.0
-"""How long a watch bears an API server that does not answer."""
+"""Seconds without a response of the API server until a watch fails."""
 
 app = typer.Typer(help="Manage the rollout of a Shim.", no_args_is_help=True)
 
@@ -52,7 +52,7 @@ ShimArgument = Annotated[
 
 
 def shim_name(words: Sequence[str]) -> str:
-    """Return the name of the Shim; raises SettingsError for anything else."""
+    """Return the name of the Shim. Raise SettingsError for other kinds."""
     return read_object(words, ("shim",), default="shim").name
 
 
@@ -195,7 +195,7 @@ def _show_history(name: str, world: World, number: int | None, output: Format, *
     """Print all revisions, or the version of one.
 
     Raises:
-        CommandError: there is no such revision.
+        CommandError: the revision does not exist.
     """
     found = [one for one in world.revisions if number in {None, one.number}]
     if number is not None and not found:
@@ -217,7 +217,7 @@ def _show_history(name: str, world: World, number: int | None, output: Format, *
 
 
 def _watch(settings: ClientSettings, name: str, timeout: float | None, output: Format) -> bool:
-    """Watch to the end; returns whether it is a bad one."""
+    """Watch until the end; return whether the rollout failed."""
     with display(output) as shown:
         last = asyncio.run(_follow(settings, name, timeout, shown))
     if last is None:
@@ -238,7 +238,7 @@ async def _follow(
     budget: float | None,
     shown: Display,
 ) -> tuple[Standing, World] | None:
-    """Return the last standing, settled or at the end of the time; None when the Shim was removed."""
+    """Return the last state, settled or at the timeout; None if the Shim was removed."""
     began = time.monotonic()
     last: tuple[Standing, World] | None = None
     answered = began

@@ -1,7 +1,7 @@
-"""Reads from the cluster what ``trellis rollout`` shows and changes.
+"""Reads the data of ``trellis rollout`` from the cluster.
 
-In: a connection, settings, the name of a Shim. Out: worlds for ``rollout_model``. Writes nothing.
-Invariant: a Shim that is not there is a CommandError that names those that are.
+In: a connection, settings, the name of a Shim. Out: snapshots for ``rollout_model``. Writes nothing.
+Invariant: a missing Shim is a CommandError with the names of the existing ones.
 """
 
 from __future__ import annotations
@@ -28,21 +28,20 @@ from trellis_cli.common.settings import ClientSettings
 Manifest = dict[str, Any]
 
 _NODES_SECONDS: Final = 10.0
-"""Nodes are read again after this time, or when the Shim or the ledger changed: a large cluster has megabytes of them.
-Nodes are read again after this time, or when the Shim or the ledger changed: a large cluster has megabytes of them."""
+"""Nodes are re-read after this time, or when the Shim or the ledger changes: a large cluster has megabytes of them."""
 _NAMED: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A Shim as the API server has it, beside the world it stands in."""
+    """A Shim as read from the API server, and the snapshot for its rollout."""
 
     manifest: Manifest
     world: World
 
 
 class Reader:
-    """Reads one Shim's world, again and again; nodes and revisions only when there may be news."""
+    """Reads the snapshot of one Shim repeatedly; nodes and revisions only if they can have changed."""
 
     def __init__(self, kube: Kube, settings: ClientSettings, name: str) -> None:
         self._kube = kube
@@ -55,11 +54,11 @@ class Reader:
         self._revision_note = ""
 
     async def read(self) -> Found:
-        """Return the Shim and its world.
+        """Return the Shim and its snapshot.
 
         Raises:
-            CommandError: there is no Shim of this name.
-            NotServedError: the kind Shim is defined and not served.
+            CommandError: the Shim does not exist.
+            NotServedError: the CRD of Shims exists and is not served.
             KubeError: the Shims or the nodes cannot be read, or the server is unreachable.
         """
         shims = await self._shims()
@@ -101,11 +100,11 @@ class Reader:
         raise CommandError(f'Shim "{self._name}" not found; {there}')
 
     async def _ledger(self) -> tuple[Ledger, str, str]:
-        """Return the ledger, its resourceVersion and a note on what cannot be known without it."""
+        """Return the ledger, its resourceVersion and a note on data that is unknown without it."""
         try:
             manifest = await self._kube.get(CONFIGMAPS, names.LEDGER, self._settings.namespace)
         except NotFound:
-            return Ledger({}), "", ""  # no rollout has begun
+            return Ledger({}), "", ""  # no rollout has started
         except Forbidden as error:
             return Ledger({}), "", f"nodes in progress and halts unknown: {describe_error(error)}"
         return read_ledger(manifest), str(manifest["metadata"]["resourceVersion"]), ""

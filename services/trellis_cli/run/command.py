@@ -1,4 +1,4 @@
-"""``trellis run``: flags in, running services out."""
+"""``trellis run``: parses the flags and runs the services."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What came of it."""
+    """The result of the checks."""
 
     namespace: str
     application: str
@@ -96,7 +96,7 @@ class Checked:
 
     @property
     def well(self) -> bool:
-        """Whether nothing stops any of its secrets."""
+        """True if no rule denies access to a secret."""
         return False not in {self.token.well, self.definition.well} and all(row.well for row in self.rows)
 
 
@@ -182,7 +182,7 @@ async def _check(settings: ClientSettings, asked: Asked, token: Step) -> Checked
 
 
 async def _definition(kube: Kube) -> Step:
-    """Return whether the CRD of SecretGrants stands, as secrets_backend reads it."""
+    """Return the step for the CRD of SecretGrants, evaluated as in secrets_backend."""
     try:
         found = await kube.get(DEFINITIONS, SECRET_GRANTS.definition)
     except NotFound:
@@ -194,10 +194,10 @@ async def _definition(kube: Kube) -> Step:
 
 
 async def _grants(kube: Kube) -> list[Grant]:
-    """Return all SecretGrants; none where the kind is not defined.
+    """Return all SecretGrants; empty if the CRD is missing.
 
     Raises:
-        NotServedError: the kind is defined and not served.
+        NotServedError: the CRD exists and is not served.
         KubeError: they could not be listed.
     """
     return [view_grant(one) for one in await list_served(kube, SECRET_GRANTS) or ()]
@@ -205,13 +205,13 @@ async def _grants(kube: Kube) -> list[Grant]:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Asks the API server what manifests do not tell. ``home``: namespace of the installation."""
+    """Queries the API server for permissions and Secrets. ``home``: namespace of the installation."""
 
     kube: Kube
     home: str
 
     async def complete(self, row: Row) -> Row:
-        """Return a row with what the API server decides."""
+        """Return a row with the decisions of the API server."""
         identity = row.identity
         if identity is None:
             return row
@@ -233,7 +233,7 @@ class Asking:
         )
 
     async def _allowed(self, review: dict[str, Any]) -> bool | str:
-        """Return whether it is allowed, or why that is not known."""
+        """Return whether access is allowed, or why that is unknown."""
         try:
             answer = await self.kube.create(REVIEWS, {**review, "metadata": {"name": ""}})
         except KubeError as error:

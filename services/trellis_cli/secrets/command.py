@@ -1,4 +1,4 @@
-"""``trellis secrets``: the group of its commands, each of which has a module of its own."""
+"""``trellis secrets``: groups its commands, each in a separate module."""
 
 from __future__ import annotations
 

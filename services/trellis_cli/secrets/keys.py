@@ -1,8 +1,8 @@
-"""``trellis secrets rotate`` and ``drop-previous``: another key for the secrets backend, without a request refused.
+"""``trellis secrets rotate`` and ``drop-previous``: key rotation of the secrets backend without failed requests.
 
-In: flags, the key Secret. Out: one or two writes of it, and a line for people. Called by the command line.
-Invariants: each write names the Secret as it was read; no seed is printed, logged or in an error; a rotation that is
-interrupted leaves keys that work.
+In: flags, the key Secret. Out: one or two writes of it, and a line of text. Called by the command line.
+Invariants: each write requires the Secret to be unchanged; no seed is printed, logged or in an error; an interrupted
+rotation leaves working keys.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from trellis_cli.common.output import DocumentOption, Format, print_document, pr
 from trellis_cli.common.settings import ClientSettings, client_settings
 
 _WAIT: Final = "30s"
-"""A replica reads the Secret every 10 s: time for two that failed."""
+"""Time for two failed reads: replicas read the Secret every 10 s."""
 _SETTLED: Final = timedelta(seconds=5)
-"""From a rotation until every replica gives the new key: they look once a second while asked; and clocks differ."""
+"""Time until every replica distributes the new key: they read it every second under load; includes clock skew."""
 _TRIES: Final = 10
 _NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a command did: the public key that is given out, how many former ones open requests, and that in words."""
+    """Result of a command: distributed public key, number of previous keys that decrypt requests, and a text."""
 
     changed: bool
     public_key: str
@@ -51,7 +51,7 @@ class Done:
     message: str
 
     def document(self) -> dict[str, object]:
-        """Return it for JSON."""
+        """Return the result for JSON."""
         return {
             "changed": self.changed,
             "public_key": self.public_key,
@@ -136,10 +136,10 @@ async def _drop(settings: ClientSettings, *, force: bool) -> Done:
 
 
 async def _refuse_if_hosts_are_older(kube: Kube, manifest: Manifest) -> None:
-    """Ask for the pods of hosts that may know a former key only.
+    """Check for pods of hosts that may have only a previous key.
 
     Raises:
-        CommandError: there are some.
+        CommandError: such pods exist.
     """
     rotated = str((manifest["metadata"].get("annotations") or {}).get(names.ANNOTATION_ROTATED) or "")
     try:
@@ -163,7 +163,7 @@ async def _refuse_if_hosts_are_older(kube: Kube, manifest: Manifest) -> None:
 
 
 def _settled(rotated: str) -> str:
-    """Return from when on hosts were given the new key by every replica; empty if that cannot be told."""
+    """Return the time from which every replica distributed the new key; empty if unknown."""
     try:
         return _written(datetime.fromisoformat(rotated) + _SETTLED)
     except (ValueError, OverflowError):
@@ -171,7 +171,7 @@ def _settled(rotated: str) -> str:
 
 
 def _started(pod: Manifest) -> str:
-    """Return when the first container that runs now was started, as Kubernetes writes it; now, if none does."""
+    """Return the start time of the first running container in Kubernetes format; the current time if none runs."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     started = [str(run["startedAt"]) for one in statuses if (run := (one.get("state") or {}).get("running"))]
     return min(started, default=_now())
@@ -184,11 +184,11 @@ def _place(pod: Manifest) -> str:
 async def _change(
     kube: Kube, settings: ClientSettings, wanted: Callable[[KeyRing], KeyRing], *, rotated: bool = False
 ) -> KeyRing:
-    """Write other keys into the Secret, and return them.
+    """Write changed keys into the Secret, and return them.
 
     Raises:
-        CommandError: there is no Secret, or it holds no keys.
-        KubeError: it was refused, or changed all the time.
+        CommandError: the Secret does not exist or has no valid keys.
+        KubeError: the write was rejected, or the Secret changed continuously.
     """
     for left in reversed(range(_TRIES)):
         manifest = await _read(kube, settings)
@@ -206,7 +206,7 @@ async def _change(
                 raise
         else:
             return ring
-    raise AssertionError("the last try returns or raises")
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _ops(manifest: Manifest, ring: KeyRing, *, rotated: bool) -> list[dict[str, Any]]:
@@ -248,7 +248,7 @@ def _ring(manifest: Manifest, settings: ClientSettings) -> KeyRing:
         why = str(error)
     raise CommandError(
         f"Secret {settings.namespace}/{names.SECRETS_KEY} cannot be used: {why}; delete it, and "
-        "secrets_backend creates another; running hosts get DecryptionError until they are restarted"
+        "secrets_backend creates a new one; running hosts get DecryptionError until they are restarted"
     )
 
 

@@ -1,7 +1,7 @@
-"""``trellis secrets roles``: what an administrator applies so that Secrets can be read as an account.
+"""``trellis secrets roles``: Roles for an administrator, which permit reading Secrets as an account.
 
-In: flags. Out: manifests as YAML or JSON, for ``kubectl apply -f -``. Called by the command line; asks no cluster.
-Invariant: what is printed gives only what was named.
+In: flags. Out: manifests as YAML or JSON, for ``kubectl apply -f -``. Called by the command line; needs no cluster.
+Invariant: the output grants only what the flags name.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def roles(
 
 
 def readers_of(namespace: str, accounts: list[str], users: list[str]) -> list[Reader]:
-    """Return whom Secrets of a namespace are to be read as, each once.
+    """Return the accounts and users that read Secrets of a namespace, without duplicates.
 
     Raises:
         SettingsError: a name is invalid, or no account is given.
@@ -72,7 +72,7 @@ def readers_of(namespace: str, accounts: list[str], users: list[str]) -> list[Re
 
 
 def manifests_of(readers: list[Reader], secrets: list[str], home: str) -> list[Manifest]:
-    """Return the roles and bindings, reader by reader; ``home``: namespace of the installation."""
+    """Return the roles and bindings by reader; ``home``: namespace of the installation."""
     found: list[Manifest] = []
     for reader in readers:
         found += make_impersonation(reader, home)

@@ -1,7 +1,7 @@
 """``trellis status``: leaders, rollout, host groups, applications, the bus and the API server.
 
-In: flags. Out: a table or JSON, and exit status 1 if something is wrong. Called by the command line. Writes nothing.
-Invariant: each part is read by itself; one that is unreachable or forbidden is a row with the error.
+In: flags. Out: a table or JSON, and exit status 1 if there is a problem. Called by the command line. Writes nothing.
+Invariant: parts are read independently; a part that is unreachable or forbidden is a row with the error.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ _UNREAD: Final[Mapping[str, Mapping[str, Any]]] = {
     SECRETS: {"grants": None, "without_effect": None, "pods": None, "pods_ready": None},
     CONTROLLERS: CONTROLLERS_UNKNOWN,
 }
-"""By row its own fields where nothing of it could be read."""
+"""Fields of each row if its data cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """All parts, in the order they are shown."""
+    """All parts, in display order."""
 
     kubernetes: Part
     services: tuple[Part, ...]
@@ -91,17 +91,17 @@ class Status:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Every row."""
+        """All rows."""
         kinds = (self.hosts, self.applications, self.mirrors, self.secrets, self.controllers)
         return (self.kubernetes, *self.services, self.rollout, self.breakers, *kinds, self.bus)
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong anywhere."""
+        """True if no part has a problem."""
         return not any(part.problem for part in self.parts)
 
     def document(self) -> dict[str, Any]:
-        """Return everything for JSON."""
+        """Return the status for JSON."""
         return {
             "ok": self.ok,
             "kubernetes": self.kubernetes.document(),
@@ -145,7 +145,7 @@ def status(
 
 
 async def _look(settings: ClientSettings) -> Status:
-    """Ask all parts at once."""
+    """Read all parts concurrently."""
     async with connected(settings) as kube:
         now = datetime.now(UTC)
         namespace = settings.namespace
@@ -180,7 +180,7 @@ async def _look(settings: ClientSettings) -> Status:
 
 
 async def _guarded(name: str, part: Awaitable[Part]) -> Part:
-    """Return a row; one that cannot be read says why, and which right is lacking."""
+    """Return a row; on failure one with the error and the missing permission."""
     try:
         return await part
     except KubeError as error:
@@ -188,7 +188,7 @@ async def _guarded(name: str, part: Awaitable[Part]) -> Part:
 
 
 def _told(error: KubeError) -> str:
-    """Return why something could not be read; the row of the API server has what concerns every row."""
+    """Return why a read failed; errors that affect every row are only in the row of the API server."""
     if isinstance(error, Unavailable):
         return AWAY
     if isinstance(error, Unauthorized):
@@ -198,7 +198,7 @@ def _told(error: KubeError) -> str:
 
 
 def _with_notes(part: Part, reading: Reading) -> Part:
-    """Return a row with the rights that were lacking for it."""
+    """Return a row with the missing permissions."""
     problem = "; ".join(filter(None, (part.problem, *(line.text for line in reading.notes))))
     return replace(part, problem=problem)
 
@@ -231,7 +231,7 @@ async def _installation(kube: Kube, settings: ClientSettings, now: datetime) -> 
 async def _rollout(kube: Kube, settings: ClientSettings) -> Part:
     reading = Reading(kube, settings.namespace)
     rollout, held = await asyncio.gather(read_rollout(kube, settings), held_up(reading, settings.installer_namespace))
-    if rollout.notes:  # they tell of Jobs that may not be read, and so does the first note of the reading
+    if rollout.notes:  # these and the first note of the reading list unreadable Jobs
         reading.notes[:] = [line for line in reading.notes if "jobs.batch" not in line.text]
     return _with_notes(rollout_part(rollout, {name: line.text for name, line in held.items()}), reading)
 

@@ -1,7 +1,7 @@
-"""The rows of ``trellis status``: what is counted, what is wrong, which command says more.
+"""The rows of ``trellis status``: counts, problems, and the commands with details.
 
-Pure. In: what was read. Out: parts. Called by ``status``. Invariant: a row names the cause that ``trellis explain``
-names for the same object.
+Pure. In: read objects. Out: parts. Called by ``status``. Invariant: a row has the same cause as ``trellis explain`` for
+the same object.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ HOSTS: Final = "hosts"
 INSTALLATION: Final = "installation"
 SECRETS: Final = "secrets"
 _OF_NODES: Final = frozenset({Reason.JOB_REFUSED, Reason.INSTALLER_REFUSED, Reason.UPDATE_REFUSED})
-"""Reasons of a Shim's Degraded that repeat what its nodes report."""
+"""Reasons of Degraded of a Shim that repeat the reports of its nodes."""
 _MIB: Final = 1024 * 1024
 
 
 def service_part(name: str, lead: Leadership | None, namespace: str) -> Part:
-    """Return the row of a service of the installation in ``namespace``; ``lead`` None means that it never led."""
+    """Return the row of a service of the installation in ``namespace``; ``lead`` None: it never had a leader."""
     if lead is None or not lead.holder:
         never = f"never ran in namespace {namespace} (TRELLIS_NAMESPACE)" if lead is None else "was stopped"
         problem = f"no replica leads, it {never}: start it with `trellis run {name}`"
@@ -75,14 +75,14 @@ def claim_part(claim: NodesClaim | None, namespace: str) -> Part:
 
 
 def unknown_service(name: str, problem: str) -> Part:
-    """Return the row of a service of which it is not known who leads it."""
+    """Return the row of a service whose leader is unknown."""
     return Part(name, "unknown", problem, {"name": name, "holder": None, "renewed_seconds_ago": None})
 
 
 def rollout_part(rollout: Rollout, held: Mapping[str, str] | None = None) -> Part:
-    """Return the row of the rollout; halted, failed and held up nodes, Shims that are held, and invalid annotations.
+    """Return the row of the rollout: halted, failed and blocked nodes, blocked Shims, and invalid annotations.
 
-    ``held``: by node, what keeps its installer from going on.
+    ``held``: by node, the cause that blocks its installer.
     """
     counts, halted = tally(rollout.rows), rollout.ledger.halted
     failed = _failed(rollout.rows)
@@ -114,7 +114,7 @@ def rollout_part(rollout: Rollout, held: Mapping[str, str] | None = None) -> Par
 
 
 def _shim_cause(shim: Manifest, *, told: bool) -> str:
-    """Return the problem of a Shim, "" if there is none. ``told``: the nodes name what is refused on nodes."""
+    """Return the problem of a Shim, "" if there is none. ``told``: the nodes report failures on nodes."""
     cause = shim_cause(shim)
     reason = condition(shim.get("status") or {}, "Degraded").get("reason")
     return "" if cause is None or (told and reason in _OF_NODES) else cause.text
@@ -127,7 +127,7 @@ def _failed(rows: Sequence[NodeRow]) -> dict[str, str]:
 
 
 def _stuck(rows: Sequence[NodeRow], held: Mapping[str, str]) -> dict[str, str]:
-    """Return why nodes that did not fail do not go on either."""
+    """Return why nodes that did not fail are blocked."""
     found = {}
     for row in rows:
         if row.state not in UNDONE:
@@ -138,7 +138,7 @@ def _stuck(rows: Sequence[NodeRow], held: Mapping[str, str]) -> dict[str, str]:
 
 
 def _first(kind: str, causes: Mapping[str, str]) -> str:
-    """Return the end of a sentence: the cause of the first of some, and the command that says more."""
+    """Return the end of a sentence: the cause of the first object, and the command with details."""
     if not causes:
         return ": see `trellis nodes`"
     name = min(causes)
@@ -146,7 +146,7 @@ def _first(kind: str, causes: Mapping[str, str]) -> str:
 
 
 def breakers_part(rows: list[BreakerRow]) -> Part:
-    """Return the row of the breakers; one that holds destructions is a problem, and one that cannot be read."""
+    """Return the row of the circuit breakers; paused deletions and an unreadable record are problems."""
     shown = [row for row in rows if row.position is not Position.CLOSED]
     problems = [
         f"{row.held} deletions of {row.kind} by {row.service} paused: see `trellis circuit-breaker status`"
@@ -158,9 +158,9 @@ def breakers_part(rows: list[BreakerRow]) -> Part:
 
 
 def mirrors_part(found: Mirrors) -> Part:
-    """Return the row of applications' Services; one without endpoints is a problem, and so is a missing leader.
+    """Return the row of Services of applications; one without endpoints is a problem, and so is a missing leader.
 
-    So is an application that gets none because of what it says.
+    An application whose manifest prevents a Service is a problem, too.
     """
     without = found.without_endpoints
     text = f"{found.services} Services, {len(without)} without endpoints" if found.services else ""
@@ -173,7 +173,7 @@ def mirrors_part(found: Mirrors) -> Part:
 
 
 def hosts_part(groups: Sequence[Manifest], leader: str | None) -> Part:
-    """Return the row of groups of wasmCloud hosts; one that is not well is a problem."""
+    """Return the row of host groups; an unhealthy group is a problem."""
     causes = {}
     for group in groups:
         cause = group_cause(group)
@@ -190,7 +190,7 @@ def hosts_part(groups: Sequence[Manifest], leader: str | None) -> Part:
 def secrets_part(grants: Sequence[Manifest], groups: Sequence[Manifest] | None, pods: Sequence[Manifest]) -> Part:
     """Return the row of Secrets for components: grants without effect, and pods of secrets_backend that are not ready.
 
-    The service has no leader and writes nothing: outside of pods of its own nothing in the cluster tells that it runs.
+    The service has no leader and writes nothing: only its own pods show that it runs.
     """
     causes = {}
     for grant in grants:

@@ -1,7 +1,7 @@
 """``trellis top``: nodes, Shims, groups, hosts, applications, Services and controllers, live and with reasons.
 
 In: flags, watches with the permissions of the kubeconfig's user. Out: a screen, tables or JSON. Called by the command
-line. Writes nothing. Invariants: it shows the data of the console; forbidden resources are reported in their place.
+line. Writes nothing. Invariants: it shows the data of the console; forbidden resources are reported as notes.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ from trellis_cli.top.views import screen_of, sheet_of
 
 _PACE: Final = Pace(0.1, 20_000)
 _REDRAW_SECONDS: Final = 1.0
-"""At the latest: the terminal may have another size by then, or the API server be away."""
+"""Maximum seconds between two draws: the terminal size or the reachability of the API server can change."""
 _ONCE_SECONDS: Final = 30.0
 SHEET_KINDS: Final = {sheet.of: kind for kind, sheet in SHEETS.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be shown. ``kind`` None is all of them."""
+    """Selection of the command. ``kind``: None means all."""
 
     kind: Kind | None
     namespaces: tuple[str, ...]
@@ -124,7 +124,7 @@ def _column(sort: str, kind: Kind | None) -> str:
 
 @asynccontextmanager
 async def _looking(settings: ClientSettings, asked: Asked) -> AsyncIterator[tuple[Kube, Audience]]:
-    """Have all watches while the block runs; raises KubeError if the API server does not answer to begin with."""
+    """Run all watches during the block. Raise KubeError if the API server does not respond at the start."""
     async with connected(settings) as kube:
         await kube.probe()
         parts = parts_of(Place(settings.namespace, settings.installer_namespace))
@@ -138,7 +138,7 @@ async def _looking(settings: ClientSettings, asked: Asked) -> AsyncIterator[tupl
 
 
 async def _read(settings: ClientSettings, asked: Asked) -> Entities:
-    """Return all there is, once everything that may be read was."""
+    """Return all entities, once everything that this account may read has been read."""
     async with _looking(settings, asked) as (kube, audience):
         try:
             async with asyncio.timeout(_ONCE_SECONDS):
@@ -163,7 +163,7 @@ def _print(entities: Entities, asked: Asked, output: Format, *, no_headers: bool
         for kind in asked.kinds:
             told |= dict.fromkeys(notes(kind, entities))
             if asked.kind is None and not rows(kind, entities, asked.wanted):
-                continue  # of all sheets those that have something are enough
+                continue  # among all sheets, empty ones are omitted
             if asked.kind is None:
                 print_result(Text(f"{kind.value}:", style="bold"))
             print_result(sheet_of(kind, entities, asked.wanted), no_headers=no_headers)
@@ -174,7 +174,7 @@ def _print(entities: Entities, asked: Asked, output: Format, *, no_headers: bool
 
 
 async def _follow(settings: ClientSettings, asked: Asked, output: Format) -> None:
-    """Print each change, the first being all there is once it was read."""
+    """Print each change, starting with the complete state."""
     async with _looking(settings, asked) as (_, audience):
         before: Entities = {}
         begun = False
@@ -211,7 +211,7 @@ async def _watch(settings: ClientSettings, asked: Asked) -> None:
 
 
 async def _until(news: asyncio.Event, pressed: asyncio.Queue[list[str]]) -> list[str]:
-    """Return the keys that were pressed; none, if there is something new to draw, or it is time to."""
+    """Return the pressed keys; none if there is new data to draw, or at the timeout."""
     waits = [asyncio.create_task(news.wait()), asyncio.create_task(pressed.get())]
     try:
         await asyncio.wait(waits, timeout=_REDRAW_SECONDS, return_when=asyncio.FIRST_COMPLETED)

@@ -1,7 +1,7 @@
-"""What `trellis top` shows: sheets of entities, in an order, as far as a filter lets them through.
+"""The model of `trellis top`: sheets of entities, sorted and filtered.
 
-Pure. In: entities as the console's pages have them (docs/console.md). Out: rows, counts, notes on what may not be read.
-Called by ``top`` and ``top_views``. Invariant: what may not be read is a note and no empty sheet.
+Pure. In: entities as in the console (docs/console.md). Out: rows, counts, notes on missing permissions. Called by
+``top`` and ``top.views``. Invariant: an unreadable sheet has a note and is not shown as empty.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """``of``: the kind of its entities; ``parts``: what has to be read for them."""
+    """``of``: the kind of its entities; ``parts``: the parts of the state that it needs."""
 
     of: str
     columns: tuple[Column, ...]
@@ -59,7 +59,7 @@ class Sheet:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """How a sheet is asked for: by which column, upside down or not, and the words that all have to be in a row."""
+    """Sort column of a sheet, reverse order, and the words that all have to be in a row."""
 
     sort: str = "health"
     reverse: bool = False
@@ -68,7 +68,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a sheet. ``explained``: the id of what `trellis explain` says more about: of a host its group."""
+    """One line of a sheet. ``explained``: the id for `trellis explain`: for a host its host group."""
 
     id: str
     state: str
@@ -112,7 +112,7 @@ def _shims(entity: Entity) -> str:
 
 
 def _why(entity: Entity) -> str:
-    """Return ``Reason: message``, the reason once."""
+    """Return ``Reason: message``, without a repeated reason."""
     reason, message = entity["reason"] or "", entity["message"] or ""
     return message if message.startswith(f"{reason}:") else ": ".join(filter(None, (reason, message)))
 
@@ -198,15 +198,15 @@ SHEETS: Final[Mapping[Kind, Sheet]] = {
 
 
 def sorts(kind: Kind) -> list[str]:
-    """Return what a sheet can be sorted by."""
+    """Return the sort columns of a sheet."""
     return [column.heading.lower() for column in SHEETS[kind].columns]
 
 
 def shown(kind: Kind, entities: Entities, wanted: Wanted) -> list[tuple[str, Entity]]:
-    """Return the entities of a sheet with their ids, as they are asked for.
+    """Return the entities of a sheet with their ids, filtered and sorted.
 
-    By state the worst come first, by a number the largest, by words as in a dictionary; what has no value is last. A
-    sheet that lacks the column is sorted by state.
+    Sort order: by state the worst first, by number the largest first, by text alphabetical; missing values are last. A
+    sheet without the column is sorted by state.
     """
     sheet = SHEETS[kind]
     found = [(id_, one) for id_, one in entities.items() if one["kind"] == sheet.of and _fits(id_, one, sheet, wanted)]
@@ -234,41 +234,41 @@ def rows(kind: Kind, entities: Entities, wanted: Wanted) -> list[Row]:
 
 
 def counts(kind: Kind, entities: Entities) -> dict[str, int]:
-    """Return how many there are of each state, the worst first."""
+    """Return the number of entities by state, the worst first."""
     found = Counter(one["health"] for one in entities.values() if one["kind"] == SHEETS[kind].of)
     return {state: found[state] for state in _RANK if found[state]}
 
 
 def unread(entities: Entities) -> list[str]:
-    """Return the parts that are still being read, or have not been begun."""
+    """Return the parts that are not completely read yet."""
     parts = {part for sheet in SHEETS.values() for part in sheet.parts}
     return sorted(part for part in parts if not (entities.get(f"{_PART}/{part}") or {}).get("synced"))
 
 
 def lacking(kinds: Iterable[Kind], entities: Entities) -> list[dict[str, Any]]:
-    """Return what may not be read of what these sheets are made of."""
+    """Return the missing permissions for these sheets."""
     parts = dict.fromkeys(part for kind in kinds for part in SHEETS[kind].parts)
     found = [(part, entities[f"{_PART}/{part}"]) for part in parts if f"{_PART}/{part}" in entities]
     return [{"part": part} | one for part, entity in found for one in entity["lacking"]]
 
 
 def notes(kind: Kind, entities: Entities) -> list[str]:
-    """Return a line for each thing that keeps a sheet from being whole."""
+    """Return a line for each reason that makes a sheet incomplete."""
     own = entities.get(f"{_PART}/{SHEETS[kind].parts[0]}")
     told = [f"{one['message']}: {one['do']}" for one in lacking([kind], entities)]
     if own is not None and not own["defined"]:
-        told.append(f"the kind of {kind.value} is not defined: `trellis crds apply`")
+        told.append(f"the CRD of {kind.value} is missing: `trellis crds apply`")
     return told
 
 
 def difference(before: Entities, after: Entities) -> tuple[dict[str, Entity], list[str]]:
-    """Return what to put into a state, and what to take from it, to have another."""
+    """Return the changed entities and the ids of removed ones between two states."""
     changed = {id_: entity for id_, entity in after.items() if before.get(id_) != entity}
     return changed, [id_ for id_ in before if id_ not in after]
 
 
 def chosen(kinds: Sequence[Kind], entities: Entities, wanted: Wanted) -> dict[str, Entity]:
-    """Return the entities of these sheets that a filter lets through, in their order."""
+    """Return the entities of these sheets that match the filter, in display order."""
     return {id_: entity for kind in kinds for id_, entity in shown(kind, entities, wanted)}
 
 

@@ -1,7 +1,7 @@
-"""How `trellis top` looks: one screen of a sheet, and the sheets one after another where there is no terminal.
+"""Views of `trellis top`: one screen of a sheet, or all sheets one after another without a terminal.
 
-In: entities, what is asked for. Out: what rich draws. Called by ``top``. Invariant: text from the cluster steers no
-terminal and is no markup.
+In: entities, the selection. Out: renderables of rich. Called by ``top``. Invariant: text from the cluster is never
+markup and contains no terminal control characters.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ STYLES: Final = {
 }
 _KEYS: Final = "1-7 ←→ sheet  ↑↓ line  s sort  r reverse  / filter  esc clear filter  q quit"
 _TOLD: Final = 4
-"""One line in so many may be a warning: who may read little has as many of these as kinds times namespaces."""
+"""Share of lines for warnings, 1/n: users with few permissions have up to kinds times namespaces warnings."""
 _LEAST: Final = 3
-"""Rows that there are, as long as there is another line to leave out."""
+"""Minimum number of visible rows, as long as other lines can be omitted."""
 
 
 def screen_of(screen: Screen, entities: Entities, height: int, *, trouble: str = "") -> RenderableType:
-    """Return one screen of so many lines. ``trouble``: why what is shown may be old, "" if it is not."""
+    """Return one screen of ``height`` lines. ``trouble``: why the data may be stale, "" if it is current."""
     found = rows(screen.kind, entities, screen.wanted)
     at = screen.place([row.id for row in found])
     told = [_warning(note) for note in ([trouble] if trouble else []) + notes(screen.kind, entities)]
     above = [_tabs(screen.kind), _counts(screen, entities, len(found)), *_bounded(told, height)]
     below = [*_why(found, at), _last(screen)]
     while (room := height - 1 - len(above) - len(below)) < _LEAST and len(above) + len(below) > 1:
-        # What is typed into a filter is seen to the end, and where the line is that keys move.
+        # The filter input and the selected line stay visible.
         if len(below) > 1:
             del below[0]
         else:
@@ -64,7 +64,7 @@ def _bounded(told: list[Text], height: int) -> list[Text]:
 
 
 def sheet_of(kind: Kind, entities: Entities, wanted: Wanted) -> RenderableType:
-    """Return a whole sheet."""
+    """Return a complete sheet."""
     found = rows(kind, entities, wanted)
     return _table(kind, found, wanted=wanted) if found else Text(f"no {kind.value}", style="dim")
 
@@ -109,7 +109,7 @@ def _table(kind: Kind, found: Sequence[Row], *, wanted: Wanted, selected: str = 
 
 
 def _why(found: Sequence[Row], at: int) -> list[Text]:
-    """Return two lines on what is selected: the whole reason, and what says more."""
+    """Return two lines for the selected row: the complete reason, and the command with details."""
     if not found:
         return [Text("no lines", style="dim"), Text("")]
     row = found[at]

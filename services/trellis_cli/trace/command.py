@@ -101,7 +101,7 @@ async def _find(settings: ClientSettings, jaeger: str, wanted: str | ObjectName,
 
 
 def read_argument(words: Sequence[str], namespace: str | None) -> str | ObjectName:
-    """Return the id of a trace, or the object whose last trace is meant.
+    """Return the id of a trace, or the object whose last trace is requested.
 
     Raises:
         SettingsError: the words are neither.
@@ -129,7 +129,7 @@ async def _last_of(settings: ClientSettings, wanted: ObjectName, cluster: str | 
 
 
 def pattern_of(noun: str, name: str, namespace: str | None) -> str:
-    """Return the pattern of all facts about an object: ``<noun>.*.<key…>``."""
+    """Return the pattern of all events about an object: ``<noun>.*.<key…>``."""
     fields = next(spec.key_fields for spec in FACTS if spec.model.noun == noun)
     before = [escape(namespace) if namespace else _ANY] * (len(fields) - 1)
     return ".".join((noun, _ANY, *before, escape(name)))

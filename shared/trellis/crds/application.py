@@ -1,8 +1,8 @@
-"""Application: components, and what they need, that wadm runs on the hosts of a lattice.
+"""Application: components and their configuration, which wadm runs on the hosts of a lattice.
 
-Group ``core.oam.dev``, fields as wadm 0.21's manifests have them, in the old forms too. Where wadm passes over fields
-that it does not know they are kept here as well, and are left out of what wadm gets; where it refuses them they are
-unknown here. Read by ``application_manager``, which alone writes the status.
+Group ``core.oam.dev``, with the fields of manifests of wadm 0.21, including deprecated forms. Unknown fields that wadm
+ignores are preserved here and omitted from the manifest for wadm; unknown fields that wadm rejects are pruned. Read by
+``application_manager``, which alone writes the status.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TRAITS_MAX: Final = 20
 
 Count = Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
 TextOrTarget = Annotated[Any, WithJsonSchema(_PRESERVED)]
-"""A name alone, as it was written once, or an object; a schema cannot say so, and the API server keeps either."""
+"""A name (the deprecated form) or an object; a schema cannot express this, and the API server accepts both."""
 
 
 class Config(ApiModel):
@@ -35,7 +35,7 @@ class Config(ApiModel):
 
 
 class SecretSource(ApiModel):
-    """Where a secret comes from."""
+    """Source of a secret."""
 
     model_config = _KEEPS_UNKNOWN
 

@@ -1,7 +1,7 @@
-"""The status of an Application: how it is in its lattice, and what both sides last had in common.
+"""The status of an Application: its state in the lattice, and the last synchronized state of both sides.
 
-Written by ``application_manager`` alone. Source of the six phases and of what is said of each scaler: wadm 0.21's
-``wadm.status.<lattice>.<application>``, word for word.
+Written by ``application_manager`` alone. Source of the six phases and of the status of each scaler, both unchanged:
+``wadm.status.<lattice>.<application>`` of wadm 0.21.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Number = Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
 
 
 class Synced(ApiModel):
-    """What Kubernetes and wadm last had in common: the side that differs from it is the one that changed."""
+    """The last synchronized state of Kubernetes and wadm: a side that differs from it has changed."""
 
     spec_digest: str
     """Digest of the manifest that both sides had."""
@@ -72,7 +72,7 @@ class Scaler(ApiModel):
     """Scaler of wadm, with its status as wadm reports it."""
 
     kind: str
-    """Kind of the scaler: SpreadScaler, DaemonScaler, LinkScaler and others."""
+    """Kind of the scaler, such as SpreadScaler, DaemonScaler or LinkScaler."""
     name: str
     """Name of the component or link."""
     status: str
@@ -82,10 +82,10 @@ class Scaler(ApiModel):
 
 
 class ApplicationStatus(ApiModel):
-    """How the application is in its lattice."""
+    """State of the application in its lattice."""
 
     conditions: Conditions | None = None
-    """Ready, Reconciling and Stalled as kstatus defines them; Synced; others while they apply."""
+    """Ready, Reconciling and Stalled as kstatus defines them; Synced; further ones while they apply."""
     observed_generation: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
     """Generation of the spec that this status describes."""
     phase: Phase | None = None

@@ -1,10 +1,10 @@
-"""Compute the conditions that every kind has beside its own: Ready, Reconciling and Stalled.
+"""Computes the common conditions of the custom resources: Ready, Reconciling and Stalled.
 
-Pure. In: the health of an object, as its kind judges its own conditions. Out: conditions, dated. Called by the services
-that write a status. Invariants: at most one of the three is True; all three have the reason that explains the object;
-the message of Reconciling and Stalled is empty unless they are True.
-Source: kstatus (sigs.k8s.io/cli-utils): Reconciling=True is InProgress and Stalled=True is Failed, whichever comes
-first; without them Ready decides. Both are abnormal-true. Kubernetes API conventions for lastTransitionTime.
+Pure. In: the health of an object, derived from the conditions of its kind. Out: conditions with times. Called by the
+services that write a status. Invariants: at most one of the three is True; all three have the reason that explains the
+object; the message of Reconciling and Stalled is empty unless they are True.
+Source: kstatus (sigs.k8s.io/cli-utils): the first of Reconciling=True (InProgress) and Stalled=True (Failed) decides;
+without them Ready does. Both are abnormal-true. Kubernetes API conventions for lastTransitionTime.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ READY: Final = "Ready"
 RECONCILING: Final = "Reconciling"
 STALLED: Final = "Stalled"
 MESSAGE_MAX: Final = 200
-"""Characters of their messages; the condition that a message was taken from has the whole text."""
+"""Maximum length of their messages in characters; the condition that a message comes from has the complete text."""
 
 
 class State(StrEnum):
-    """What an object is doing.
+    """The summarized state of an object.
 
-    ``RECONCILING``: the controller works on it or retries. ``STALLED``: nothing happens until a user changes
-    something. ``SUSPENDED``: a user paused it. ``UNKNOWN``: its state cannot be observed; the controller retries.
+    ``RECONCILING``: the controller works on it or retries. ``STALLED``: no progress until a user makes a change.
+    ``SUSPENDED``: a user paused it. ``UNKNOWN``: its state cannot be observed; the controller retries.
     """
 
     READY = "Ready"
@@ -74,16 +74,16 @@ def summary(health: Health) -> tuple[Verdict, Verdict, Verdict]:
 
 
 def shortened(message: str, most: int = MESSAGE_MAX) -> str:
-    """Return a message of at most so many characters; one that was cut ends with an ellipsis."""
+    """Return the message with at most ``most`` characters; a cut message ends with an ellipsis."""
     return message if len(message) <= most else f"{message[: most - 1]}…"
 
 
 def make_condition(
     verdict: tuple[str, str, str, str], former: Iterable[Mapping[str, Any]], generation: int, now: str
 ) -> dict[str, Any]:
-    """Return a condition as it is written; ``former``: the conditions that the object has, ``now``: in RFC 3339.
+    """Return a condition for the status; ``former``: the current conditions of the object, ``now``: in RFC 3339.
 
-    The time of the last transition stays while the status stays.
+    The time of the last transition changes only with the status.
     """
     kind, status, reason, message = verdict
     before = next((one for one in former if one.get("type") == kind), {})

@@ -1,9 +1,9 @@
-"""WasmCloudHostConfig: a group of wasmCloud hosts on one lattice.
+"""WasmCloudHostConfig: a host group on one lattice.
 
-Group ``k8s.wasmcloud.dev``, as wasmcloud-operator defined it: names, types, defaults, enums and which fields may be
-null are its own, so what it stored stays valid and reads the same; what it does not have is optional. Parts of a pod
-are kept as they are written: their schemas would make a definition that ``kubectl apply`` cannot store. Read by
-``host_manager``, which alone writes the status.
+Group ``k8s.wasmcloud.dev``, as wasmcloud-operator defined it: names, types, defaults, enums and nullable fields are
+unchanged, so stored objects stay valid and keep their meaning; additional fields are optional. Parts of a pod have no
+schema: with one, the CRD would be too large for ``kubectl apply``. Read by ``host_manager``, which alone writes the
+status.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Authority(ApiModel):
 
 
 class Certificates(ApiModel):
-    """What hosts trust besides the public authorities."""
+    """CA certificates that hosts trust in addition to the public ones."""
 
     model_config = ConfigDict(json_schema_extra=never(*CERTIFICATES_NEVER))
 
@@ -61,7 +61,7 @@ class Certificates(ApiModel):
 
 
 class PolicyService(ApiModel):
-    """Who is asked before components and providers are started."""
+    """Policy service that permits the start of components and providers."""
 
     topic: str | None = None
     """NATS subject of policy requests. Unset: no policy service."""
@@ -72,7 +72,7 @@ class PolicyService(ApiModel):
 
 
 class Signal(ApiModel):
-    """One kind of telemetry."""
+    """Settings of one signal of telemetry."""
 
     enable: bool | None = None
     """Send this signal. Unset: as observability.enable."""
@@ -127,7 +127,7 @@ class Resources(ApiModel):
 
 
 class ContainerAdditions(ApiModel):
-    """Fields of core/v1 Container that the containers get besides; what is set for them anyway wins."""
+    """Additional fields of core/v1 Container for the containers; fields that Trellis sets take precedence."""
 
     nats: Anything = Field(default_factory=dict)
     """Fields for the container of the NATS leaf node."""
@@ -149,7 +149,7 @@ class SchedulingOptions(ApiModel):
 
 
 class LeafTls(ApiModel):
-    """TLS between the NATS leaf and its remote; without it only what the address itself asks for."""
+    """TLS between the NATS leaf node and the NATS server; without it, the address determines TLS."""
 
     secret_name: str | None = None
     """Secret with ca.crt, and tls.crt and tls.key if the server requires client certificates."""

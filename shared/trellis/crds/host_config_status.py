@@ -1,6 +1,7 @@
-"""The status of a WasmCloudHostConfig: what wasmcloud-operator wrote there, and what Kubernetes and the lattice report.
+"""The status of a WasmCloudHostConfig: fields of wasmcloud-operator, and the state in Kubernetes and in the lattice.
 
-Written by ``host_manager`` alone. Two fields are wasmcloud-operator's, and required as there: ``apps``, ``app_count``.
+Written by ``host_manager`` alone. Two fields are those of wasmcloud-operator, required as there: ``apps``,
+``app_count``.
 """
 
 from __future__ import annotations
@@ -80,11 +81,11 @@ class LatticeHost(ApiModel):
 
 
 class WasmCloudHostConfigStatus(ApiModel):
-    """What hosts there are."""
+    """Observed state of the host group and its hosts."""
 
     conditions: Conditions | None = None
     """Ready, Reconciling and Stalled as kstatus defines them; Available, Progressing and Degraded;
-    others while they apply."""
+    further ones while they apply."""
     observed_generation: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
     """Generation of the spec that this status describes."""
     apps: list[App]

@@ -1,7 +1,7 @@
-"""The one table of our kinds, and the definition that is made of each.
+"""The table of the kinds of Trellis, and the CRD of each.
 
 Pure. In: the models. Out: CustomResourceDefinitions. Called by ``generate``, the command line and tests.
-Invariant: names, scope and version of a kind we take over are its first owner's: objects stay where they are.
+Invariant: names, scope and version of an adopted kind are those of its first owner: stored objects stay valid.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from trellis.crds.wasm_controllers import WasmController
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of ``kubectl get``; ``wide`` ones show with ``-o wide``."""
+    """A column of ``kubectl get``; ``wide`` columns are shown with ``-o wide``."""
 
     name: str
     type: str
@@ -31,7 +31,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Where ``kubectl scale`` and autoscalers find the number of replicas, and the selector of the pods."""
+    """The paths of the scale subresource: desired and current replicas, and the selector of the pods."""
 
     spec: str
     status: str
@@ -40,10 +40,10 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One row: what the API server needs to know of a kind besides its fields.
+    """One row: the properties of a kind besides its fields.
 
-    ``defaults_and_nulls``: its first owner's definition had defaults, and fields that may be null. ``category``: what
-    ``kubectl get`` lists it under.
+    ``defaults_and_nulls``: the CRD of the first owner had defaults and nullable fields. ``category``: its category in
+    ``kubectl get``.
     """
 
     model: type[BaseModel]
@@ -59,12 +59,12 @@ class Kind:
 
     @property
     def name(self) -> str:
-        """Name of the definition: ``<plural>.<group>``."""
+        """Name of the CRD: ``<plural>.<group>``."""
         return f"{self.plural}.{self.group}"
 
 
 def _columns(*own: Column) -> tuple[Column, ...]:
-    """Return a kind's columns: its health before its own, and the message that explains it with ``-o wide``."""
+    """Return the columns of a kind: health, its own columns, and with ``-o wide`` the message of Ready."""
     ready = ".status.conditions[?(@.type=='Ready')]"
     return (
         Column("Ready", "string", f"{ready}.status"),
@@ -138,7 +138,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         short_names=("wasmctl",),
     ),
 )
-"""Those whose definitions belong together: nobody else defines them, or objects of the former owner stay valid."""
+"""Kinds that are installed together: only Trellis defines them, or objects of the former owner stay valid."""
 
 APPLICATIONS: Final = Kind(
     Application,
@@ -153,14 +153,14 @@ APPLICATIONS: Final = Kind(
     ),
     category="oam",
 )
-"""By itself: KubeVela defines a kind of the same name, which must not be overwritten along with the others."""
+"""Installed separately: KubeVela defines a kind of the same name, which must not be overwritten accidentally."""
 
 BY_DIRECTORY: Final[dict[str, tuple[Kind, ...]]] = {"": KINDS, "applications": (APPLICATIONS,)}
-"""By directory below ``deploy/crds``. ``kubectl apply -f`` reads no directory inside the one it is given."""
+"""Kinds by directory below ``deploy/crds``. ``kubectl apply -f`` does not read subdirectories."""
 
 
 def make_definition(kind: Kind) -> dict[str, Any]:
-    """Return the CustomResourceDefinition of a kind, with the status and scale subresources where it has them."""
+    """Return the CustomResourceDefinition of a kind, with its status and scale subresources."""
     status: dict[str, Any] = {"status": {}} if "status" in kind.model.model_fields else {}
     schema = structural(kind.model, defaults_and_nulls=kind.defaults_and_nulls)
     # Every object has these; the API server validates metadata itself.

@@ -1,8 +1,8 @@
-"""SecretGrant: who may be given Secrets of its namespace by way of a lattice.
+"""SecretGrant: permits lattices to get Secrets of its namespace.
 
-Group ``trellis.dev``. It stands in the namespace whose Secrets are read, so that their owner consents, as a
-ReferenceGrant of the Gateway API does. Read by ``secrets_backend``, which alone writes the status: the spec decides,
-and the status reports what keeps it from having an effect.
+Group ``trellis.dev``. It is in the namespace of the Secrets, so that their owner consents, as with a ReferenceGrant of
+the Gateway API. Read by ``secrets_backend``, which alone writes the status: the spec decides, and the status reports
+the reasons why a grant has no effect.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pydantic import ConfigDict, Field
 from trellis.crds.api import KUBERNETES, ApiModel, Conditions, rules
 
 ANY: Final = "*"
-"""Among ``serviceAccounts``: whichever the request names."""
+"""Entry of ``serviceAccounts``: any ServiceAccount that a request names."""
 _NAMESPACE: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _ACCOUNT: Final = r"^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)$"
 _ISSUER: Final = "^A[A-Z2-7]{55}$"
 _PLAIN: Final = r"^[^\s\x00-\x1f\x7f]+$"
 _SET: Final[dict[str, Any]] = {f"{KUBERNETES}list-type": "set"}
 _MOST: Final = 64
-"""Entries of a list: the API server has to know how much a rule can cost."""
+"""Maximum number of entries of a list, which the API server needs for the CEL estimate of a rule."""
 
 Account = Annotated[str, Field(pattern=_ACCOUNT, max_length=253)]
 User = Annotated[
@@ -32,7 +32,7 @@ User = Annotated[
         json_schema_extra=rules(
             (
                 "!self.startsWith('system:') || self.startsWith('system:serviceaccount:')",
-                "users of system: are Kubernetes' own, and nobody's to give",
+                "users with the prefix system: are reserved for Kubernetes and cannot be granted",
             )
         ),
     ),
@@ -56,7 +56,7 @@ class SecretGrantSpec(ApiModel):
         json_schema_extra=rules(
             (
                 "has(self.serviceAccounts) || has(self.users)",
-                "say serviceAccounts or users: as whom Secrets are read; serviceAccounts: [] lets nobody in",
+                "needs serviceAccounts or users, which read the Secrets; serviceAccounts: [] permits no request",
             )
         )
     )
@@ -69,7 +69,7 @@ class SecretGrantSpec(ApiModel):
         max_length=_MOST,
         json_schema_extra=_SET
         | rules(
-            (f"!('{ANY}' in self) || self.size() == 1", f"'{ANY}' is any ServiceAccount: leave out the names beside it")
+            (f"!('{ANY}' in self) || self.size() == 1", f"'{ANY}' is any ServiceAccount: remove the other names")
         ),
     )
     """ServiceAccounts of this namespace that secrets_backend may impersonate to read Secrets; "*" is any. Their own

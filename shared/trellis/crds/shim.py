@@ -1,9 +1,9 @@
-"""Shim: a Wasm runtime that nodes are to have.
+"""Shim: a Wasm runtime (containerd shim) for nodes.
 
-Group ``runtime.spinkube.dev``, as runtime-class-manager defined it: the objects that its definition accepted are
-accepted here, but for those that could never work (a rollout of no node at a time, names that Kubernetes takes for
-nothing, a selector that the Shim's own label would break). What it does not have is optional. Read by ``provisioner``,
-which alone writes the status.
+Group ``runtime.spinkube.dev``, as runtime-class-manager defined it: objects that its CRD accepted are accepted here,
+except those that could never work (a rollout to zero nodes at a time, names that are invalid in Kubernetes, a selector
+that matches the label of the Shim itself). Additional fields are optional. Read by ``provisioner``, which alone writes
+the status.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ SHA256: Final = r"^[0-9A-Fa-f]{64}$"
 SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 RESERVED_NAME: Final = "kwasm"
-"""Stands for the legacy installer image wherever Shims are named."""
+"""Name of the legacy installer image in places that name Shims."""
 RESERVED_HANDLER: Final = "runc"
-"""The node's own runtime."""
-_ANOTHER: Final = "make another Shim with it, and delete this one"
+"""The default runtime of the node."""
+_ANOTHER: Final = "create another Shim with it, and delete this one"
 
 BASE64: Final = r"^[A-Za-z0-9+/]+={0,2}$"
 
@@ -40,7 +40,7 @@ class Arch(StrEnum):
 
 
 class AnonHttp(ApiModel):
-    """One archive for every node, fetched without credentials."""
+    """Archive or binary for every node, fetched without credentials."""
 
     location: str
     """URL of the archive or binary: https, or http if the platform allows it."""
@@ -77,7 +77,7 @@ class PullSecret(ApiModel):
 
 
 class OciSource(ApiModel):
-    """An OCI artifact or image that holds the shim."""
+    """An OCI artifact or image that contains the shim."""
 
     image: str = Field(min_length=1)
     """Reference of the image, with a digest (``…@sha256:…``) unless the platform accepts shims without checksum."""
@@ -103,7 +103,7 @@ class ImageSource(ApiModel):
 
 
 class FetchStrategy(ApiModel):
-    """Where the shim's binary comes from. A node takes what ``platforms`` has for it, else one of the others."""
+    """Source of the shim's binary. A matching entry of ``platforms`` takes precedence over the other sources."""
 
     type: str | None = None
     """Ignored: kept for objects of runtime-class-manager."""
@@ -118,7 +118,7 @@ class FetchStrategy(ApiModel):
 
 
 class Overhead(ApiModel):
-    """What a pod of this runtime needs besides its containers."""
+    """Resources that a pod of this runtime needs besides its containers."""
 
     pod_fixed: Quantities
     """Quantities by resource name, such as ``{"memory": "16Mi"}``."""
@@ -136,7 +136,7 @@ class RuntimeClassSpec(ApiModel):
         max_length=63,
         json_schema_extra=rules(
             ("self == oldSelf", f"the handler cannot be changed: {_ANOTHER}"),
-            (f"self != '{RESERVED_HANDLER}'", f"{RESERVED_HANDLER} is the node's own runtime"),
+            (f"self != '{RESERVED_HANDLER}'", f"{RESERVED_HANDLER} is the default runtime of the node"),
         ),
     )
     """Name of the handler in the configuration of the container runtime. Immutable."""
@@ -163,7 +163,7 @@ class RolloutType(StrEnum):
 
 
 class RolloutStrategy(ApiModel):
-    """How nodes get a new version: a few at a time (rolling), or all at once (recreate)."""
+    """Strategy by which nodes get a new version: a few at a time (rolling), or all at once (recreate)."""
 
     type: RolloutType
     """``rolling``: some nodes at a time; ``recreate``: all nodes at once."""
@@ -172,7 +172,7 @@ class RolloutStrategy(ApiModel):
 
 
 class Verify(ApiModel):
-    """How a node proves that it runs Wasm with this shim."""
+    """Verification that a node runs Wasm with this shim."""
 
     canary: bool | None = None
     """Run a canary pod with the RuntimeClass on each node. Default: true if the handler runs WASI commands."""
@@ -184,7 +184,7 @@ class Verify(ApiModel):
 
 
 class RemovalPolicy(StrEnum):
-    """What happens to pods that still use the handler when it is taken away."""
+    """Treatment of pods that use the handler when it is removed."""
 
     REFUSE = "Refuse"
     DRAIN = "Drain"
@@ -192,7 +192,7 @@ class RemovalPolicy(StrEnum):
 
 
 class StartupTaint(ApiModel):
-    """A taint that new nodes start with and that is taken away once they are ready."""
+    """A taint that new nodes start with and that is removed once they are ready."""
 
     key: str = Field(min_length=1)
     """Key of the taint."""
@@ -225,7 +225,7 @@ class ShimSpec(ApiModel):
     startup_taint: StartupTaint | None = Field(
         default=None,
         json_schema_extra=rules(
-            ("!self.key.startsWith('node.kubernetes.io/')", "taints of node.kubernetes.io belong to Kubernetes")
+            ("!self.key.startsWith('node.kubernetes.io/')", "taints of node.kubernetes.io are reserved for Kubernetes")
         ),
     )
     """Taint that is removed from a node once all its shims are verified. Unset: none."""
@@ -236,7 +236,7 @@ class ShimStatus(ApiModel):
 
     conditions: Conditions | None = None
     """Ready, Reconciling and Stalled as kstatus defines them; Available, Progressing and Degraded;
-    others while they apply."""
+    further ones while they apply."""
     observed_generation: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
     """Generation of the spec that this status describes."""
     nodes: int
@@ -259,11 +259,11 @@ class Shim(ApiModel):
         json_schema_extra=never(
             (
                 f"self.metadata.name == '{RESERVED_NAME}'",
-                f"the name {RESERVED_NAME} stands for the legacy installer image: name the Shim otherwise",
+                f"the name {RESERVED_NAME} is reserved for the legacy installer image: use another name",
             ),
             (
                 "has(self.spec) && has(self.spec.nodeSelector) && self.metadata.name in self.spec.nodeSelector",
-                "spec.nodeSelector has the label that its own nodes get: select by another, or name the Shim otherwise",
+                "spec.nodeSelector contains the label of the Shim's own nodes: use another label or another name",
             ),
         )
     )

@@ -1,8 +1,8 @@
 """WasmController: a controller that is a WebAssembly module.
 
-Group ``trellis.dev``. It stands in the namespace of the ServiceAccount that it acts as, which its own rights come from.
-Read by ``controller_host``, which alone writes the status. No Secret can be watched: a controller reads those that its
-account may read, one by one.
+Group ``trellis.dev``. It is in the namespace of the ServiceAccount that it acts as, and has the permissions of that
+account. Read by ``controller_host``, which alone writes the status. Secrets cannot be watched: a controller gets single
+Secrets that its account may read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, WithJsonSchema
 from trellis.crds.api import KUBERNETES, ApiModel, Conditions, rules
 
 EVERYWHERE: Final = "*"
-"""The one entry of ``namespaces`` that means all of them."""
+"""Entry of ``namespaces`` for all namespaces."""
 _API_VERSION: Final = r"^(v1|[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[a-z]([-a-z0-9]*[a-z0-9])?)$"
 _SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _IMAGE: Final = (
@@ -30,12 +30,12 @@ _LABEL_VALUE: Final = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
 _SET: Final[dict[str, Any]] = {f"{KUBERNETES}list-type": "set"}
 _BY_NAME: Final[dict[str, Any]] = {f"{KUBERNETES}list-type": "map", f"{KUBERNETES}list-map-keys": ["name"]}
 SOURCES: Final = ("oci", "configMap", "url", "pvc", "path")
-"""Fields of ``module``, of which exactly one is given."""
+"""Fields of ``module``, of which exactly one is set."""
 _SIZE: Final = "quantity(string(self))"
 _FITS: Final = f"{_SIZE}.compareTo(quantity('64Ki')) >= 0 && {_SIZE}.compareTo(quantity('4Gi')) <= 0"
 _WATCHES: Final = 16
 _MOST: Final = 64
-"""Entries of a list: the API server has to know how much a rule can cost."""
+"""Maximum number of entries of a list, which the API server needs for the CEL estimate of a rule."""
 
 Name = Annotated[str, Field(pattern=_SUBDOMAIN, max_length=253)]
 Namespace = Annotated[str, Field(pattern=r"^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$", max_length=63)]
@@ -48,7 +48,7 @@ Count = Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
 def _inside(field: str) -> tuple[str, str]:
     return (
         f"!{field}.startsWith('/') && !('..' in {field}.split('/'))",
-        "the path is to be below the directory: no / before it, and no .. in it",
+        "the path must be relative and must not contain ..",
     )
 
 
@@ -73,7 +73,7 @@ Memory = Annotated[
         | rules(
             (
                 _FITS,
-                "needs memory from 64Ki, which is one page, to 4Gi, which is all that there can be",
+                "needs memory from 64Ki (one page) to 4Gi (the maximum of a module)",
             )
         )
     ),
@@ -82,14 +82,14 @@ Memory = Annotated[
 
 
 class LocalReference(ApiModel):
-    """An object of the controller's own namespace."""
+    """An object in the namespace of the controller."""
 
     name: Name
     """Name of the object, in the namespace of the controller."""
 
 
 class OciModule(ApiModel):
-    """A module in a registry: an artifact, or an image whose only file it is."""
+    """A module in a registry: an artifact, or an image with the module as its only file."""
 
     image: str = Field(pattern=_IMAGE, max_length=1024)
     """Reference of the image, such as registry.example/team/controller:1.2@sha256:…"""
@@ -98,7 +98,7 @@ class OciModule(ApiModel):
 
 
 class ConfigMapModule(ApiModel):
-    """A module in the binaryData of a ConfigMap, which has room for 1 MiB."""
+    """A module in the binaryData of a ConfigMap, at most 1 MiB."""
 
     name: Name
     """Name of the ConfigMap, in the namespace of the controller. The ServiceAccount must be permitted to get it."""
@@ -122,15 +122,15 @@ class Module(ApiModel):
         json_schema_extra=rules(
             (
                 f"[{', '.join(f'has(self.{source})' for source in SOURCES)}].filter(one, one).size() == 1",
-                "say exactly one of oci, configMap, url, pvc and path: where the module comes from",
+                "needs exactly one source of the module: oci, configMap, url, pvc or path",
             ),
             (
                 "has(self.sha256) || !(has(self.url) || has(self.pvc) || has(self.path))",
-                "say sha256, the checksum of the module: what is there may change",
+                "needs sha256, the checksum of the module: the content of the source may change",
             ),
             (
                 "has(self.sha256) || !has(self.oci) || self.oci.image.contains('@sha256:')",
-                "say the digest of the image (…@sha256:…) or sha256, the checksum of the module: a tag may move",
+                "needs an image with a digest (…@sha256:…), or sha256, the checksum of the module: a tag may move",
             ),
         )
     )
@@ -156,7 +156,7 @@ class LabelRequirement(ApiModel):
         json_schema_extra=rules(
             (
                 "(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",
-                "In and NotIn need values, Exists and DoesNotExist take none",
+                "In and NotIn need values, Exists and DoesNotExist must not have any",
             )
         )
     )
@@ -170,7 +170,7 @@ class LabelRequirement(ApiModel):
 
 
 class LabelSelector(ApiModel):
-    """Which objects, by their labels; all conditions have to hold. As in metav1.LabelSelector."""
+    """Selector of objects by label; all requirements must hold. As in metav1.LabelSelector."""
 
     match_labels: dict[str, LabelValue] | None = Field(default=None, max_length=_WATCHES)
     """Labels that objects must have with exactly these values. Unset: none."""
@@ -185,7 +185,7 @@ class Watch(ApiModel):
         json_schema_extra=rules(
             (
                 "self.apiVersion != 'v1' || self.kind != 'Secret'",
-                "Secrets cannot be watched: get those that the controller needs, one by one, or say them in secretRefs",
+                "Secrets cannot be watched: get single Secrets in the controller, or list them in secretRefs",
             )
         )
     )
@@ -200,7 +200,7 @@ class Watch(ApiModel):
         max_length=_MOST,
         json_schema_extra=_SET
         | rules(
-            (f"!('{EVERYWHERE}' in self) || self.size() == 1", f"'{EVERYWHERE}' is all: leave out the names beside it")
+            (f"!('{EVERYWHERE}' in self) || self.size() == 1", f"'{EVERYWHERE}' is all: remove the other names")
         ),
     )
     """Namespaces of the objects; "*" is all. Ignored for kinds without namespaces. Default: the namespace of the
@@ -210,7 +210,7 @@ class Watch(ApiModel):
 
 
 class Limits(ApiModel):
-    """What a controller may use. Beyond it a call ends, or waits."""
+    """Limits of a controller. A call that exceeds a limit ends or waits."""
 
     memory: Memory | None = None
     """Maximum memory of the instance. Default: 64Mi."""
@@ -225,7 +225,7 @@ class Limits(ApiModel):
 
 
 class IdlePolicy(StrEnum):
-    """What happens to an instance that has nothing to do."""
+    """Policy for an idle instance."""
 
     SUSPEND = "Suspend"
     PINNED = "Pinned"
@@ -277,10 +277,10 @@ class ModuleStatus(ApiModel):
 
 
 class Fault(ApiModel):
-    """What went wrong in a call."""
+    """Error of a call."""
 
     kind: str
-    """Kind of the fault: Trapped, CpuExceeded, MemoryExceeded and others."""
+    """Kind of the fault, such as Trapped, CpuExceeded or MemoryExceeded."""
     message: str = Field(max_length=4096)
     """Message of the fault."""
     time: datetime
@@ -288,7 +288,7 @@ class Fault(ApiModel):
 
 
 class ControllerState(StrEnum):
-    """Where the instance is: in memory, on disk, nowhere (it starts cold with the next call), or it cannot start."""
+    """State of the instance: in memory, on disk, cold (the next call starts it), or failed to start."""
 
     RESIDENT = "Resident"
     SUSPENDED = "Suspended"
@@ -298,7 +298,7 @@ class ControllerState(StrEnum):
 
 
 class WasmControllerStatus(ApiModel):
-    """How the controller is. Figures are as old as a minute; those since then are lost if the host is killed."""
+    """Observed state of the controller. Counters are up to a minute old; newer ones are lost if the host is killed."""
 
     conditions: Conditions | None = None
     """Ready, Reconciling and Stalled as kstatus defines them; Accepted and WatchesGranted."""

@@ -1,6 +1,6 @@
-"""The Kubernetes client: the only package that talks to the API server.
+"""The Kubernetes client: the only package that connects to the API server.
 
 ``client`` has the calls, ``informer`` the watches, ``leader`` the election, ``recorder`` the Events, ``errors`` the
-errors, ``resources`` the kinds. ``access`` alone uses the ``kubernetes`` package. For tests, ``trellis_dev.fakes`` has
-the same client with an in-memory API server. Importing this package imports none of them.
+errors, ``resources`` the resource types. Only ``access`` uses the ``kubernetes`` package. For tests,
+``trellis_dev.fakes`` has the same client with an in-memory API server. Importing this package imports none of them.
 """

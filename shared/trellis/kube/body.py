@@ -14,11 +14,11 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
 
 _PART: Final = 2**18
-"""Bytes written at a time: the event loop is held up no longer than this takes."""
+"""Bytes per write, which limits how long the event loop is blocked."""
 
 
 class Body(Payload):
-    """Encoded bytes. ``refusal`` is what ``check`` raised; then neither headers nor body have left."""
+    """Encoded bytes. ``refusal``: the exception of ``check``; then neither headers nor body were sent."""
 
     def __init__(self, value: bytes, content_type: str, check: Callable[[], None] | None = None) -> None:
         super().__init__(value, content_type=content_type)
@@ -32,11 +32,11 @@ class Body(Payload):
         return value.decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        """Ask, then write all of it; may be called again for a further connection."""
+        """Call ``check``, then write the whole body; a retry on another connection can repeat this."""
         await self.write_with_length(writer, None)
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        """As ``write``, at most ``content_length`` bytes; raises what the check raises."""
+        """Call ``check``, then write at most ``content_length`` bytes; raises the exception of ``check``."""
         if self._check is not None:
             try:
                 self._check()

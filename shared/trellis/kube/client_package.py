@@ -17,14 +17,13 @@ from importlib.util import find_spec, module_from_spec
 from typing import Final
 
 _EMPTY: Final = ("kubernetes", "kubernetes.aio", "kubernetes.aio.config", "kubernetes.aio.utils")
-"""Each after the one that it is a part of."""
-
-# Into a package that was imported before nothing is put: others use it.
+"""Each after its parent package."""
+# If the package was imported before, other code uses it: do not replace it.
 for _name in () if _EMPTY[0] in sys.modules else _EMPTY:
     if (_spec := find_spec(_name)) is not None:
         sys.modules[_name] = module_from_spec(_spec)
         _parent, _, _child = _name.rpartition(".")
-        if _parent:  # what an import would do
+        if _parent:  # as an import does
             setattr(sys.modules[_parent], _child, sys.modules[_name])
 
 from kubernetes.aio.client.configuration import Configuration  # noqa: E402 - after the above

@@ -1,4 +1,4 @@
-"""Parses JSON of the API server in which one object may be nested too deeply, without losing the others.
+"""Parses JSON of the API server in which one object may be nested too deeply, without losing the rest.
 
 In: the body of an answer, or a line of a watch. Out: its content. Called by ``calls`` and ``reader``. Invariant: an
 object that is nested too deeply keeps its metadata; the rest is cut, and still nested too deeply to be serialized
@@ -17,19 +17,19 @@ from typing import Any, Final
 import orjson
 
 MOST_LEVELS: Final = 500
-"""Of an answer that has too many: deeper ones are cut. Less than Python's own functions stand (1,000)."""
+"""Maximum nesting in an answer: deeper levels are cut. Lower than Python's recursion limit (1,000)."""
 _TOO_DEEP: Final = "depth limit"
 _TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 _OPENING, _CLOSING = b"[{", b"]}"
 
 
 async def parse(body: bytes, decode: Callable[[bytes], Any] | None = None) -> Any:  # noqa: ANN401 - JSON
-    """Return what JSON says; levels beyond ``MOST_LEVELS`` are null where there are too many of them.
+    """Return parsed JSON; if it is nested too deeply, levels beyond ``MOST_LEVELS`` are null.
 
-    ``decode`` returns a part of it; all of it is returned if that raises ``ValueError``.
+    ``decode`` decodes a part of it; if it raises ``ValueError``, everything is decoded.
 
     Raises:
-        orjson.JSONDecodeError: it is none.
+        orjson.JSONDecodeError: the body is not JSON.
     """
     if decode is not None:
         with contextlib.suppress(ValueError):

@@ -1,7 +1,7 @@
-"""Names why a connection failed, in the terms of networks.
+"""Describes failures of connections in networking terms.
 
-In: an error of aiohttp, of TLS or of a socket. Out: ``connection refused``. Called wherever such an error is reported;
-no text of a library reaches users.
+In: an error of aiohttp, of TLS or of a socket. Out: ``connection refused``. Called by all code that reports such an
+error; users do not see texts of libraries.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _REASONS: Final = {
 
 
 def network_reason(error: BaseException) -> str:
-    """Return why a connection failed."""
+    """Return the cause of a failed connection."""
     match getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error:
         case ssl.SSLCertVerificationError() as cause:
             return f"certificate not trusted: {cause.verify_message or cause.reason or 'verification failed'}"
@@ -49,7 +49,7 @@ def network_reason(error: BaseException) -> str:
 
 def _of_socket(error: OSError) -> str:
     number = error.errno
-    if number is None and (found := _ERRNO.search(str(error))):  # of several addresses: the first one's
+    if number is None and (found := _ERRNO.search(str(error))):  # the error of the first of several addresses
         number = int(found[1])
     if number is None:
         return str(error) or type(error).__name__

@@ -15,12 +15,12 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 _TOLERANCE: Final = 5.0
-"""Seconds: a ``Date`` is cut to whole seconds, and its answer may have been on its way for some."""
+"""Seconds: a ``Date`` is truncated to whole seconds, and the answer can be delayed by some seconds."""
 
 
 @dataclass(eq=False)
 class ServerClock:
-    """The clock. ``wall``: Unix seconds; ``steady``: seconds since any moment, never set."""
+    """The clock. ``wall``: Unix seconds; ``steady``: monotonic seconds."""
 
     wall: Callable[[], float] = time.time
     steady: Callable[[], float] = time.monotonic
@@ -34,7 +34,7 @@ class ServerClock:
         return self._began + self.steady()
 
     def answered(self, date: str | None) -> None:
-        """Note the ``Date`` of an answer that just came; what is no date counts for nothing."""
+        """Synchronize with the ``Date`` of a new answer; an invalid date is ignored."""
         if not date or date == self._date:
             return
         self._date = date

@@ -24,9 +24,9 @@ class Shape:
 
 
 def _decoder(keys: dict[str, Any]) -> Decode:
-    """Return what decodes keys of a JSON object.
+    """Return a decoder for keys of a JSON object.
 
-    It raises ``ValueError`` if a value has another type, or the JSON is malformed or nested too deeply.
+    The decoder raises ``ValueError`` if a value has another type, or the JSON is malformed or nested too deeply.
     """
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(TypedDict("Keys", keys, total=False))  # type: ignore[operator]
 

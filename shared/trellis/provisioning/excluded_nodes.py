@@ -32,7 +32,7 @@ _TAINTS: Final[tuple[tuple[str, str | None, Reason], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Why a node is skipped. ``mark``: what on the Node says so."""
+    """The reason why a node is skipped. ``mark``: the label, taint or field of the Node that causes it."""
 
     reason: Reason
     mark: str
@@ -44,7 +44,7 @@ class Skip:
 
 
 def skip_of(labels: Mapping[str, str], taints: Iterable[tuple[str, str | None]], *, deleting: bool) -> Skip | None:
-    """Return why a node is skipped, None if it is not; ``taints``: keys and values."""
+    """Return the reason why a node is skipped, or None; ``taints``: keys and values."""
     for label, needed, reason in _LABELS:
         if labels.get(label) == needed:
             return Skip(reason, f"the label {label}={needed}")

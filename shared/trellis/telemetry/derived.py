@@ -19,32 +19,32 @@ _SPAN_BYTES: Final = 8
 
 
 class Ids(NamedTuple):
-    """Of a trace, and of its first span."""
+    """IDs of a trace and of its first span."""
 
     trace: int
     span: int
 
 
 def ids_of(cause: str) -> Ids:
-    """Return the ids that follow from a cause. None is zero, which would be invalid."""
+    """Return the IDs derived from a cause; never zero, which would be invalid."""
     digest = hashlib.sha256(f"trellis.dev/{cause}".encode()).digest()
     span = digest[_TRACE_BYTES : _TRACE_BYTES + _SPAN_BYTES]
     return Ids(int.from_bytes(digest[:_TRACE_BYTES]) or 1, int.from_bytes(span) or 1)
 
 
 FIRST: Final[ContextVar[Ids | None]] = ContextVar("first", default=None)
-"""Ids of the first span that is being started in this context, None for random ones."""
+"""IDs of the first span that starts in this context, None for random IDs."""
 
 
 class Generator(RandomIdGenerator):
-    """Random ids, but for a span that is given its own by ``FIRST``."""
+    """Generator of random IDs, except for a span whose IDs ``FIRST`` contains."""
 
     def generate_span_id(self) -> int:
-        """Return the id of a new span."""
+        """Return the ID of a new span."""
         first = FIRST.get()
         return super().generate_span_id() if first is None else first.span
 
     def generate_trace_id(self) -> int:
-        """Return the id of a new trace."""
+        """Return the ID of a new trace."""
         first = FIRST.get()
         return super().generate_trace_id() if first is None else first.trace

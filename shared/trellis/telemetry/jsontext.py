@@ -17,7 +17,7 @@ def to_json(value: object) -> str:
     try:
         return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
     except TypeError:
-        # Integers past 64 bits, lone surrogates, keys that are no text: rare, so the slow way is good enough.
+        # Integers over 64 bits, lone surrogates, keys that are not text: rare, so the slow conversion is sufficient.
         return json.dumps(_plain(value))
 
 

@@ -83,7 +83,7 @@ def test_a_source_of_its_own_comes_before_one_for_any() -> None:
 @pytest.mark.parametrize(
     ("make", "field"),
     [
-        (lambda: parse_spec("{"), "no JSON"),
+        (lambda: parse_spec("{"), "not JSON"),
         (lambda: parse_spec("[]"), "shims"),
         (lambda: parse_spec('{"shims": [1]}'), r"shims\[0\]"),
         (lambda: spec(name="../x"), "name"),

@@ -394,7 +394,7 @@ def test_a_dry_run_shows_a_diff_and_does_nothing(operation: str, tmp_path: Path)
     ("arguments", "environment", "code", "words"),
     [
         (("install", "--node-root", "/no/node", "--spec", '{"shims": []}'), {}, 1, "/no/node"),
-        (("install", "--node-root", "/", "--spec", "{"), {}, 2, "no JSON"),
+        (("install", "--node-root", "/", "--spec", "{"), {}, 2, "not JSON"),
         (("install", "--node-root", "/", "--spec", "/no/spec.json"), {}, 2, "/no/spec.json"),
         (("install",), {"TRELLIS_INSTALLER_SPEC_FILE": "/no/file"}, 2, "/no/file"),
         (("uninstall",), {}, 2, "--all"),
@@ -436,7 +436,7 @@ def test_verify_finds_what_is_not_there(tmp_path: Path) -> None:
     shim.chmod(0o644)
     assert "not executable" in world.perform("verify").message
     shim.unlink()
-    assert "gone" in world.perform("verify").message
+    assert "missing" in world.perform("verify").message
     assert world.install(wish).ok
     world.runtime.up = False
     assert world.perform("verify").reason is FailureReason.VERIFICATION_FAILED

@@ -1,6 +1,6 @@
 """Writes the reference pages, or checks them: ``make generate``, ``make verify``.
 
-In: the directory of the pages, and the one with deploy/rbac. Out: Markdown files, or an exit status with the reasons.
+In: the directory of the pages, and the one of deploy/rbac. Out: Markdown files, or an exit status with the reasons.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ SETTINGS: Final = {package: SERVICES[package].settings for package in sorted(SER
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m trellis_tools.reference", description=__doc__)
-    parser.add_argument("directory", type=Path, help="where the pages belong: docs/reference")
-    parser.add_argument("rights", type=Path, help="where the rights are: deploy/rbac")
+    parser.add_argument("directory", type=Path, help="directory of the pages: docs/reference")
+    parser.add_argument("rights", type=Path, help="directory of the permissions: deploy/rbac")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a page differs")
     arguments = parser.parse_args(argv)
     wanted = pages(arguments.rights)
@@ -58,7 +58,7 @@ def pages(rights: Path) -> dict[str, str]:
 
 
 def hears() -> dict[str, list[str]]:
-    """Return the services that act on a fact, by its type."""
+    """Return the subscribed services by event type."""
     found: dict[str, list[str]] = {}
     for package, service in sorted(SERVICES.items()):
         for model in service.load("handlers").CONSUMED if service.subscriptions else ():
@@ -67,12 +67,12 @@ def hears() -> dict[str, list[str]]:
 
 
 def differences(directory: Path, wanted: dict[str, str]) -> list[str]:
-    """Return which pages are missing, differ from what would be written, or are nobody's."""
+    """Return the pages that are missing, out of date, or unexpected."""
     present = {path.relative_to(directory).as_posix(): path.read_text() for path in sorted(directory.rglob("*.md"))}
     stale = [
         f"{directory / name}: out of date, run make generate" for name in wanted if present.get(name) != wanted[name]
     ]
-    return stale + [f"{directory / name}: nobody writes it, delete it" for name in present if name not in wanted]
+    return stale + [f"{directory / name}: unexpected file, delete it" for name in present if name not in wanted]
 
 
 if __name__ == "__main__":

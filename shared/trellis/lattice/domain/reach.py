@@ -17,12 +17,12 @@ from trellis.lattice.domain.service_views import PodView
 
 
 def write_reach(listeners: tuple[Listener, ...]) -> str:
-    """Return the text for listeners."""
+    """Return the annotation for listeners."""
     return orjson.dumps([_plain(one) for one in listeners]).decode()
 
 
 def read_reach(text: str) -> tuple[Listener, ...]:
-    """Return the listeners of a text, none if it is no such text: somebody may have edited it."""
+    """Return the listeners of an annotation, empty if it is invalid, because a user may have edited it."""
     try:
         return tuple(_listener(one) for one in orjson.loads(text or "[]"))
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -30,7 +30,7 @@ def read_reach(text: str) -> tuple[Listener, ...]:
 
 
 def meets(listener: Listener, pod: PodView, seen: Sighting | None) -> bool:
-    """Return whether a host has the labels that a port's scaler asks for; ``seen``: what the host itself said."""
+    """Return whether a host has the labels that the scaler of a port requires; ``seen``: description by the host."""
     labels = dict(pod.labels) | (dict(seen.host.labels) if seen is not None else {})
     return any(all(labels.get(key) == value for key, value in each) for each in listener.requirements)
 

@@ -1,4 +1,4 @@
-"""Views that are kept of each object of a viewer: the fields that the page shows, and no others.
+"""Views of the objects of a viewer, with only the fields that the page shows.
 
 Pure: raw objects in, views out. Called by the watches of ``watching``, read by ``composing``.
 Invariants: no view contains credentials; two views are equal if no shown field differs.
@@ -37,7 +37,7 @@ class ShimCard:
 
 
 def view_shim_card(manifest: dict[str, Any]) -> ShimCard:
-    """Project a Shim."""
+    """Return the card of a Shim."""
     return ShimCard(view_shim(manifest), read_status(manifest))
 
 
@@ -50,14 +50,14 @@ class InstallerCard:
 
 
 def view_installer(manifest: Manifest) -> InstallerCard | None:
-    """Project a pod of an installer Job, None if it starts."""
+    """Return the card of a pod of an installer Job, or None if it starts."""
     cause = stopped_pod(manifest)
     job = (manifest["metadata"].get("labels") or {}).get(LABEL_JOB_NAME, "")
     return InstallerCard(job, cause) if cause is not None else None
 
 
 def view_ledger(manifest: dict[str, Any]) -> Ledger | None:
-    """Project a ConfigMap: the rollout ledger, None for any other."""
+    """Return the rollout ledger in a ConfigMap, or None for any other ConfigMap."""
     return read_ledger(manifest) if manifest["metadata"]["name"] == names.LEDGER else None
 
 
@@ -97,7 +97,7 @@ class GroupCard:
 
 
 def view_group_card(manifest: Manifest) -> GroupCard:
-    """Project a WasmCloudHostConfig."""
+    """Return the card of a WasmCloudHostConfig."""
     metadata, spec, status = manifest["metadata"], manifest.get("spec") or {}, manifest.get("status") or {}
     reports = {str(one.get("id")): one for one in status.get("latticeHosts") or ()}
     return GroupCard(
@@ -143,7 +143,7 @@ class AppCard:
 
 
 def view_app_card(manifest: Manifest) -> AppCard:
-    """Project an Application."""
+    """Return the card of an Application."""
     row, state = row_of(manifest), app_state(manifest)
     return AppCard(row.namespace, row.name, row.application, row.lattice, row.phase, row.deployed, state)
 
@@ -178,7 +178,7 @@ class ServiceCard:
 
 
 def view_service_card(manifest: Manifest) -> ServiceCard | None:
-    """Project a Service, None if it reflects no application."""
+    """Return the card of a Service, or None if it reflects no application."""
     view = view_service(manifest)
     if not view.application:
         return None
@@ -206,7 +206,7 @@ def view_service_card(manifest: Manifest) -> ServiceCard | None:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Endpoints of a slice: by pod whether it is ready; ``others``: of addresses without a pod."""
+    """Readiness of the endpoints of a slice, by pod; ``others``: that of addresses without a pod."""
 
     service: str
     pods: tuple[tuple[str, bool], ...]
@@ -214,7 +214,7 @@ class Ends:
 
 
 def view_ends(manifest: Manifest) -> Ends:
-    """Project an EndpointSlice; ``service`` is ``namespace/name`` of its Service."""
+    """Return the endpoints of an EndpointSlice; ``service`` is ``namespace/name`` of its Service."""
     metadata = manifest["metadata"]
     name = (metadata.get("labels") or {}).get(names.LABEL_SERVICE_NAME, "")
     pods: list[tuple[str, bool]] = []
@@ -240,6 +240,6 @@ class ControllerCard:
 
 
 def view_controller_card(manifest: Manifest) -> ControllerCard:
-    """Project a WasmController."""
+    """Return the card of a WasmController."""
     row = controller_row(manifest)
     return ControllerCard(row.namespace, row.name, row.document(), controller_health(manifest))

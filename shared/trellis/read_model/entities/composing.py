@@ -77,7 +77,7 @@ class Composer:
         self._parts: dict[str, PartStatus] = {}
 
     def take(self, part: str, key: str, new: Any) -> None:  # noqa: ANN401 - the view that belongs to the part
-        """Take the present view of an object, None if it is deleted; entities are computed by ``flush``."""
+        """Store the current view of an object, None if it is deleted; ``flush`` computes the entities."""
         held: dict[str, Any] = getattr(self.seen, part)
         old = held.pop(key, None)
         if new is not None:
@@ -86,7 +86,7 @@ class Composer:
         self._index(part, key, old, new)
 
     def report(self, status: PartStatus) -> None:
-        """Take the read status of a part."""
+        """Store the read status of a part."""
         former = self._parts.get(status.name)
         self._parts[status.name] = status
         if status.name == "groups" and former != status:

@@ -1,8 +1,8 @@
 """Entities by revision, with the difference from each recent revision to the newest.
 
 Pure. In: changed entities by id, None for a deleted one. Out: differences. Each ``audience`` has one.
-Invariants: a difference, put on the state of its ``since``, gives the newest state, whatever happened between;
-an equal entity is no change; the memory is bounded, and an older revision is reported as such.
+Invariants: a difference applied to the state of its ``since`` results in the newest state, after any changes in
+between; an equal entity does not count as a change; the memory is bounded, and an older revision is reported as such.
 """
 
 from __future__ import annotations

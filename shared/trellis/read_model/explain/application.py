@@ -78,7 +78,7 @@ class AppGroup:
 
 @dataclass(frozen=True, slots=True)
 class AppState:
-    """An Application without its hosts. ``troubles``: the steps of its chain that are not well."""
+    """An Application without its hosts. ``troubles``: the failed steps of its chain."""
 
     namespace: str
     lattice: str
@@ -88,14 +88,14 @@ class AppState:
 
 
 def app_group(group: Manifest) -> AppGroup:
-    """Project a WasmCloudHostConfig."""
+    """Return the view of a WasmCloudHostConfig."""
     namespace, spec = str(group["metadata"]["namespace"]), group.get("spec") or {}
     lines = (_group(namespace, group), *lattice_lines(namespace, spec, group.get("status") or {}))
     return AppGroup(namespace, str(spec.get("lattice") or ""), lines)
 
 
 def app_state(app: Manifest) -> AppState:
-    """Project an Application."""
+    """Return the view of an Application."""
     status, row = app.get("status") or {}, row_of(app)
     lines = (*_sides(status, row.lattice), _object(app["metadata"]), looked_at(app, MANAGER), *_besides(status))
     troubles = tuple(line for line in (*lines, *_phase(app, status)) if line.trouble)
@@ -119,7 +119,7 @@ def application_cause(app: Manifest, groups: Sequence[Manifest] | None) -> Line 
 
 def _cause(app: AppState, groups: Sequence[AppGroup] | None) -> Line | None:
     hosts = [*_hosts(groups, app.namespace, app.lattice)]
-    # A paused deletion stays paused in whatever state the hosts are.
+    # A paused deletion stays paused in any state of the hosts.
     return cause_of([*app.troubles, *hosts] if app.held else [*hosts, *app.troubles])
 
 
@@ -137,12 +137,12 @@ def _chain(world: AppSnapshot) -> Iterator[Line]:
     yield from _besides(status)
     yield from _phase(item, status)
     yield from _service(world, row.namespace, row.application, row.lattice)
-    # That it gets no Service is the state of the Service, which has a page of its own.
+    # A missing Service is the state of the Service, which has its own page.
     yield from told_of(world.warnings, row.application, Rank.ASIDE)
 
 
 def _object(metadata: Manifest) -> Line:
-    """Return the field managers of the spec, and what it requests."""
+    """Return the step with the name of the object and the field managers of its spec."""
     text = f"{metadata['namespace']}/{metadata['name']}"
     if application_of(metadata) != metadata["name"]:
         text += f", in wadm {application_of(metadata)}"
@@ -198,7 +198,7 @@ def _group(namespace: str, group: Manifest) -> Line:
 
 
 def _sides(status: Manifest, lattice: str) -> Iterator[Line]:
-    """Yield whether Kubernetes and wadm have the same manifest."""
+    """Yield the step that compares the manifests of Kubernetes and wadm."""
     synced, base = condition(status, "Synced"), status.get("synced") or {}
     since = f", last synced at {base.get('time')} with version {base.get('wadmVersion')}" if base else ", never synced"
     if not synced:
@@ -245,7 +245,7 @@ def _phase(item: Manifest, status: Manifest) -> Iterator[Line]:
 
 
 def _service(world: AppSnapshot, namespace: str, application: str, lattice: str) -> Iterator[Line]:
-    """Yield the Service that reflects it, which has a page of its own."""
+    """Yield the Service that reflects it, which has its own page."""
     for one in world.services:
         reflects = one.application == application and lattice_name(one.lattice) == lattice
         if reflects and one.namespace == namespace:

@@ -29,7 +29,7 @@ _OF_APPLICATIONS: Final = frozenset({"wadm", "applications"})
 OTHER: Final = "OtherControllerActive"
 HEARTBEAT_MISSING: Final = "HeartbeatMissing"
 UNHEARD: Final = frozenset({"LatticeUnreachable", "LatticeNotConnected"})
-"""Reasons for which nothing is known of the hosts in the lattice."""
+"""Reasons for which the state of the hosts in the lattice is unknown."""
 
 
 def explain_group(found: Manifest, beside: Beside) -> Explanation:
@@ -83,7 +83,7 @@ def _chain(group: Manifest) -> Iterator[Line]:
     yield _degraded(metadata["namespace"], condition(status, "Degraded"))
     yield from _counts(status)
     for line in lattice_lines(metadata["namespace"], spec, status):
-        # Hosts need no wadm: what is not known of applications is the state of the applications.
+        # Hosts do not need wadm: an unknown state of applications concerns the applications only.
         yield replace(line, rank=Rank.ASIDE) if line.about in _OF_APPLICATIONS else line
     yield from _hosts(status)
 

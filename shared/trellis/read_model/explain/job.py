@@ -23,7 +23,7 @@ Manifest = Mapping[str, Any]
 LABEL_JOB_NAME: Final = "batch.kubernetes.io/job-name"
 _LACKED: Final = re.compile(r"Unable to retrieve some image pull secrets \((?P<names>[^)]*)\)")
 """Message of the kubelet in an Event; it still pulls, without the Secret."""
-_CREATE: Final = " is not there: create it"
+_CREATE: Final = ": create it in the namespace"
 """Part of the installer's message, which contains the resolution for a pull secret of a Shim."""
 _PULL_SECRETS: Final = "TRELLIS_INSTALLER_PULL_SECRETS of provisioner"
 _QUOTA: Final = re.compile(r"exceeded quota: (?P<name>[^,\s]+)")
@@ -32,7 +32,7 @@ _WEBHOOK: Final = re.compile(r'admission webhook "(?P<name>[^"]+)"')
 _LACKS: Final = re.compile(r'cannot (?P<verb>[a-z]+) resource "(?P<resource>[^"]+)"')
 _ATTEMPT: Final = re.compile(r"attempt \d+: ")
 _REASON: Final = re.compile(r"(?:[A-Z][A-Za-z]+: )+")
-_LOG: Final = "`kubectl logs -n {namespace} job/{name}` shows the installer's log, while the Job is there"
+_LOG: Final = "`kubectl logs -n {namespace} job/{name}` shows the installer's log, while the Job exists"
 _ADVICE: Final[Mapping[str, str]] = {
     FailureReason.CHECKSUM_MISMATCH: "set sha256 of the Shim to the checksum of the intended file, or fix the source",
     FailureReason.CHECKSUM_MISSING: "set sha256 of the source in the Shim's spec.fetchStrategy, or an image digest",

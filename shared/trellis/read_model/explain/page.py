@@ -1,8 +1,8 @@
 """The page that explains an object: the first line is the cause, then each step of its chain.
 
-Pure. In: steps, as the modules of kinds find them. Out: health, cause and page for people and for JSON. Called by
-``explain`` and ``status``. Invariant: a page has a cause exactly if a step is not well; a step that makes others fail
-is named before its consequences.
+Pure. In: steps from the modules of kinds. Out: health, cause and page as text and as JSON. Called by ``explain`` and
+``status``. Invariant: a page has a cause exactly if a step failed; a step that makes further steps fail is named before
+its consequences.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HEALTHY: Final = "Healthy"
 """Reason of a healthy object whose kind has no more specific one."""
 _EVENTS_SHOWN: Final = 5
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
-"""A time of Kubernetes to the second: some have fractions."""
+"""A time of Kubernetes without fractions of a second, which some have."""
 PULL_FAILED: Final = frozenset(
     {
         "ErrImagePull",
@@ -38,10 +38,10 @@ PULL_FAILED: Final = frozenset(
 
 
 class Rank(IntEnum):
-    """Distance of a step that is not well to the cause: the highest is the cause, of equals the first."""
+    """Distance of a failed step to the cause: the highest is the cause, of equals the first."""
 
     ASIDE = 0
-    """One of several alternatives: shown, but no trouble by itself."""
+    """One of several alternatives: shown, but not a problem by itself."""
     SYMPTOM = 1
     SERVICE = 2
     """The responsible service does not run."""
@@ -65,7 +65,7 @@ class Line:
 
     @property
     def trouble(self) -> bool:
-        """Whether something is wrong because of this step."""
+        """True if the step is a problem of the object."""
         return self.well is False and self.rank is not Rank.ASIDE
 
     @property
@@ -200,7 +200,7 @@ def told_since(events: Iterable[Manifest], created: Manifest | None) -> Iterator
 
 
 def event_lines(events: Iterable[Manifest]) -> Iterator[Line]:
-    """Yield a few warnings; they report the past, and are no trouble by themselves."""
+    """Yield a few warnings; they report the past, and do not indicate a problem by themselves."""
     for one in [*events][:_EVENTS_SHOWN]:
         yield Line("event", words(one))
 

@@ -1,7 +1,7 @@
 """State of the Service of an application, and its cause, from its lattice to its endpoints.
 
 Pure. In: the objects in the cluster. Out: health, and the page. Called by ``explain`` and ``entities``.
-Invariant: facts that only the lattice knows (the hosts that run a provider) are named as such, and not guessed.
+Invariant: information that only the lattice has (the hosts that run a provider) is named as such, and not guessed.
 """
 
 from __future__ import annotations

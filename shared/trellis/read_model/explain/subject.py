@@ -1,7 +1,7 @@
 """The page of an object: its chain, and what else was read; or the page of an object that does not exist.
 
-Pure. In: the object with its chain, or the places of a search; what else was read. Out: the page. Called by the
-modules of kinds, which know only the chain. Invariant: a page without an object shows where to find it.
+Pure. In: the object with its chain, or the places of a search, and further inputs. Out: the page. Called by the modules
+of kinds, which provide only the chain. Invariant: a page without an object shows where to find it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What else was read: leaders of services, Events about the object, missing permissions."""
+    """Further inputs of a page: leaders of services, Events about the object, missing permissions."""
 
     leaders: Sequence[Leader] = ()
     events: Sequence[Manifest] = ()
@@ -108,7 +108,7 @@ def verdict_of(cause: Line | None, healthy: str = HEALTHY) -> Verdict:
 
 
 def looked_at(found: Manifest, service: str) -> Line:
-    """Return whether a service has reconciled the present generation of an object."""
+    """Return the step that shows if a service has reconciled the current generation of an object."""
     generation = found["metadata"].get("generation") or 0
     seen = (found.get("status") or {}).get("observedGeneration")
     if seen is None:

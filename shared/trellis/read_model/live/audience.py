@@ -1,8 +1,8 @@
 """The live state of some namespaces for one viewer: watches, and the revisions from them.
 
-In: a connection that is the viewer's. Out: a journal, and word of each new revision. Made by the console for each
-viewer, and by `trellis top`. Invariants: a change is part of a revision after the interval of a ``Pace``, together
-with all later changes; slow readers cost no memory.
+In: a connection with the identity of the viewer. Out: a journal, and a notification of each revision. Created by the
+console for each viewer, and by `trellis top`. Invariants: a change is part of a revision after the interval of a
+``Pace``, together with all later changes; slow readers use no additional memory.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from trellis.read_model.live.watching import Part, Watches, viewer_timings
 
 
 class News:
-    """Lets any number of readers wait for the next time that there is something."""
+    """Notifies any number of readers of the next change."""
 
     def __init__(self) -> None:
         self._next = asyncio.Event()
 
     @property
     def next(self) -> asyncio.Event:
-        """An event that is set at the next change; take it before reading the present state."""
+        """An event that is set at the next change; get it before reading the current state."""
         return self._next
 
     def tell(self) -> None:
@@ -40,12 +40,12 @@ class News:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long changes are collected before they are shown, in seconds, and how many ids of them are remembered."""
+    """Interval for which changes are collected before they are shown, in seconds, and number of ids that are stored."""
 
     seconds: float
     ids_kept: int
     look: float = 0.5
-    """Seconds between two checks whether a kind is readable, which no watch reports."""
+    """Interval of checks for readable kinds in seconds, which no watch reports."""
     watch: WatchTimings = field(default_factory=viewer_timings)
 
 
@@ -61,11 +61,11 @@ class Audience:
         self._watches: Final = Watches(kube, parts, namespaces, self._take, pace.watch)
         self._dirty = asyncio.Event()
         self.over = False
-        """Whether it runs no more: there will be no further revision."""
+        """True once it has ended: no further revision follows."""
 
     @property
     def watches(self) -> int:
-        """How many watches it has."""
+        """Number of watches."""
         return len(self._watches.informers)
 
     async def run(self) -> None:

@@ -52,10 +52,10 @@ from trellis.read_model.reading.served import NotServedError, require_undefined
 
 
 def viewer_timings() -> WatchTimings:
-    """Return the seconds of a viewer's watches.
+    """Return the timings of a viewer's watches, in seconds.
 
-    The API server asks for rights when a watch begins: who is given one sees what it is about soon, and who lost one
-    sees it for a minute longer at most.
+    The API server checks permissions when a watch starts: a granted permission takes effect soon, a revoked one after
+    a minute at most.
     """
     return WatchTimings(watch=(40, 60), absent=30.0, refused=15.0)
 
@@ -64,15 +64,15 @@ _AGAIN: Final = "retrying; the shown state can be outdated"
 
 
 class Take(Protocol):
-    """Gets each change: the part, the key, the view as it is now or None."""
+    """Receiver of changes: the part, the key, the current view or None."""
 
     def __call__(self, part: str, key: str, new: Any, /) -> None:  # noqa: ANN401 - the part's view
-        """Take one change."""
+        """Receive one change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the installation keeps its objects."""
+    """Namespaces of the installation's objects."""
 
     namespace: str
     installers: str
@@ -80,7 +80,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One kind that is watched. ``own``: the one namespace where it is looked for, "" for the viewer's."""
+    """One watched kind. ``own``: the only namespace that is watched, "" for those of the viewer."""
 
     name: str
     resource: Resource
@@ -90,7 +90,7 @@ class Part:
     optional: bool = False
 
     def places(self, namespaces: Sequence[str]) -> tuple[str | None, ...]:
-        """Return the namespaces that have a watch each; None is all of them."""
+        """Return the namespaces with a watch each; None is all of them."""
         if self.own:
             return (self.own,)
         if not self.resource.namespaced or not namespaces:
@@ -116,7 +116,7 @@ def parts_of(place: Place) -> tuple[Part, ...]:
 
 
 class Watches:
-    """The watches of one viewer; ``informers`` are to be run."""
+    """The watches of one viewer; the caller runs ``informers``."""
 
     def __init__(
         self, kube: Kube, parts: Sequence[Part], namespaces: Sequence[str], take: Take, timings: WatchTimings
@@ -131,11 +131,11 @@ class Watches:
         self._kube = kube
         self._resources: Final = {part.name: part.resource for part in parts}
         self._unserved: Final[dict[str, tuple[NotFound, str]]] = {}
-        """Of a part that answers 404 the answer, and why its kind is unknown; "" where it is not defined."""
+        """By part, its 404 response and the reason why its kind is unknown; "" if the kind is not defined."""
 
     @property
     def informers(self) -> list[Informer[Any]]:
-        """All of them."""
+        """All informers."""
         return [informer for places in self._parts.values() for informer in places.values()]
 
     def forget_refused(self) -> None:
@@ -149,7 +149,7 @@ class Watches:
                         self._take(name, key, None)
 
     async def prove_absences(self, seconds: float) -> None:
-        """Find out of each kind that answers 404 whether it is defined, as often as it answers so; until cancelled."""
+        """Check after each 404 response of a kind for its CRD, until cancelled."""
         while True:
             for name in self._parts:
                 answers = self._not_found(name)
@@ -171,7 +171,7 @@ class Watches:
         return [error for error in found if isinstance(error, NotFound)]
 
     def statuses(self) -> list[PartStatus]:
-        """Return how each part is read now."""
+        """Return the current read status of each part."""
         return [self._status(name, places) for name, places in self._parts.items()]
 
     def _status(self, name: str, places: Mapping[str | None, Informer[Any]]) -> PartStatus:

@@ -1,4 +1,4 @@
-"""Reads from the cluster for a page or a row, and notes the kinds that could not be read.
+"""Reads from the cluster for a page or a row, and notes kinds that could not be read.
 
 In: a connection. Out: objects, leaders, notes. Called by ``explain_read`` and ``status``. Writes nothing. Invariant: a
 missing permission, and a kind that is not served, is a note that names it; the caller handles other errors.

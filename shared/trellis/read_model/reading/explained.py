@@ -71,9 +71,9 @@ async def page_of(reading: Reading, installers: str, kind: str, name: str, names
     """Return the page of an object; ``kind`` is one of :data:`KINDS`, ``installers`` the installer Jobs' namespace.
 
     Raises:
-        NotThereError: there is no such object; its page shows where to look.
-        AnswerError: several namespaces have one, or the cluster does not know the kind.
-        KubeError: it is forbidden, or the API server is unavailable.
+        NotThereError: the object does not exist; its page shows similar ones.
+        AnswerError: several namespaces have one, or the kind is not defined in the cluster.
+        KubeError: the object is forbidden, or the API server is unavailable.
     """
     match kind:
         case "node":
@@ -213,7 +213,7 @@ async def warned(reading: Reading, namespace: str | None) -> list[Warned]:
 
 
 def view_warning(event: Manifest) -> Warned:
-    """Project an Event; only a warning about a host group has a group."""
+    """Return the view of an Event; only a warning about a host group has a group."""
     about: Manifest = event.get("involvedObject") or {}
     fits = event.get("type") == "Warning" and about.get("kind") == HOST_CONFIGS.kind
     group = f"{about.get('namespace', '')}/{about.get('name', '')}" if fits else ""

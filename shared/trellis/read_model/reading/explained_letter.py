@@ -32,7 +32,7 @@ def _chain(letter: DeadLetter) -> Iterator[Line]:
     text = f"{reader} could not process it{tried}, {letter.reason or 'no reason'}: {why}"
     do = f"`trellis dead-letters show {letter.sequence}` shows the message"
     if letter.obstacle:
-        do += "; it cannot be sent again"
+        do += "; it cannot be replayed"
     else:
         do += f"; fix the cause, then `trellis dead-letters replay {letter.sequence}` publishes it again"
     yield Line("letter", text, False, do, Rank.CAUSE)

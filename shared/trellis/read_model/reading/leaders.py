@@ -1,7 +1,7 @@
-"""Who leads a service, by its Lease.
+"""Reads the leader of a service from its Lease.
 
-In: a connection, the namespace of the installation. Out: the holder, and how old its word is. Called by whatever shows
-services. Writes nothing.
+In: a connection, the namespace of the installation. Out: the holder, and the age of its last renewal. Called by code
+that shows services. Writes nothing.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from trellis.kube.resources import LEASES, Manifest
 SKEW_SECONDS: Final = 60.0
 """Tolerated difference between the clocks of this machine and of a leader."""
 WAITING_SECONDS: Final = 120.0
-"""After that an installation that waited is taken to be gone: it records itself every 20 s."""
+"""Seconds after which a waiting installation counts as removed: it updates its record every 20 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """Who leads one service. ``age``: seconds since the last renewal by this machine's clock.
+    """The leader of one service. ``age``: seconds since the last renewal by this machine's clock.
 
-    ``stranger``: the holder of the Lease is no replica of the service.
+    ``stranger``: the holder of the Lease is not a replica of the service.
     """
 
     holder: str
@@ -57,8 +57,8 @@ def trouble_of(lead: Leadership) -> str:
 def of_the_future(what: str, seconds: float, then: str) -> str:
     """Return the problem of a Lease whose renewal is this many seconds in the future."""
     return (
-        f"{what} was renewed {seconds:.0f} s in the future by this machine's clock: compare the clocks; if nobody "
-        f"renews it, {then}"
+        f"{what} was renewed {seconds:.0f} s in the future by this machine's clock: compare the clocks; if it is not "
+        f"renewed, {then}"
     )
 
 

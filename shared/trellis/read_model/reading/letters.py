@@ -54,7 +54,7 @@ def full_document(letter: DeadLetter) -> dict[str, Any]:
 
 
 def indented(body: bytes) -> bytes | None:
-    """Return JSON with indentation, None if it is none; nested too deeply for that, it is text."""
+    """Return JSON with indentation, or None if the body is not JSON or nested too deeply."""
     try:
         return orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2)
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):

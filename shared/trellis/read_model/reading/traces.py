@@ -1,8 +1,8 @@
-"""Asks Jaeger for a trace.
+"""Reads a trace from Jaeger.
 
-In: the address of its query API, a trace's id. Out: spans. Called by ``trace`` and by tests. Changes nothing.
-Invariant: whatever server is at the address, the response has bounded time and length.
-Source: Jaeger's HTTP query API: ``GET /api/traces/<id>``, 404 for a trace it does not have.
+In: the address of its query API, the id of a trace. Out: spans. Called by ``trace`` and by tests. Changes nothing.
+Invariant: the response of any server at the address has bounded time and length.
+Source: Jaeger's HTTP query API: ``GET /api/traces/<id>``, 404 for an unknown trace.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from trellis.read_model.timings import ModelTimings
 from trellis.read_model.traces.spans import ReadSpan, TraceDataError, read_spans
 
 MOST_BYTES: Final = 64 * 2**20
-"""Of an answer; a span takes about a KiB."""
+"""Maximum size of a response; a span has about 1 KiB."""
 
 
 class JaegerError(AnswerError):
-    """No trace can be had: nobody answers, or not as Jaeger does. Whoever asked knows what to do about it."""
+    """The trace cannot be read: no response, or not one of Jaeger. The caller adds the resolution."""
 
 
 async def ask_jaeger(url: str, trace_id: str, timings: ModelTimings = ModelTimings()) -> list[ReadSpan]:
@@ -58,7 +58,7 @@ async def _read(answer: aiohttp.ClientResponse, where: str) -> bytes:
     async for chunk in answer.content.iter_any():
         body += chunk
         if len(body) > MOST_BYTES:
-            raise JaegerError(f"{where} has more of this trace than {MOST_BYTES // 2**20} MiB: look at it there")
+            raise JaegerError(f"{where} has more of this trace than {MOST_BYTES // 2**20} MiB: open it in Jaeger")
     return bytes(body)
 
 

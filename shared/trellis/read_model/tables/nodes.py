@@ -101,7 +101,7 @@ class NodeRow:
     message: str = ""
     kubelet_ready: bool = True
     concern: bool = True
-    """Whether the node is relevant for Wasm: opted in, invalid, marked, in progress or failed."""
+    """True if the node is relevant for Wasm: opted in, invalid, marked, in progress or failed."""
     reason: str = ""
     verdict: Verdict = UNDECIDED
 

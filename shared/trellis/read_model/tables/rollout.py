@@ -146,12 +146,12 @@ class Standing:
 
     @property
     def settled(self) -> bool:
-        """Whether the rollout does not continue by itself: a watch ends then."""
+        """True if the rollout does not continue by itself: a watch ends then."""
         return self.phase not in {Phase.PROGRESSING, Phase.REMOVING}
 
     @property
     def broken(self) -> bool:
-        """Whether an operator must act."""
+        """True if a user must act."""
         return self.phase in {Phase.HALTED, Phase.DEGRADED}
 
 

@@ -101,10 +101,10 @@ FAULTS = {
     "a giant result": (wat.guest("i64.const 0x0000000010000000"), FaultKind.RESULT_TOO_LARGE, "268435456 bytes"),
     "a result outside of its memory": (wat.guest("i64.const 0xffff000000000020"), FaultKind.BAD_POINTER, "0xffff0000"),
     "a result that wraps around": (wat.guest("i64.const 0xffffffff00000002"), FaultKind.BAD_POINTER, "0xffffffff"),
-    "a result that is no JSON": (wat.guest("i64.const 0x20"), FaultKind.BAD_RESULT, "no JSON"),
+    "a result that is no JSON": (wat.guest("i64.const 0x20"), FaultKind.BAD_RESULT, "not JSON"),
     "a result that is no object": (
         wat.guest(wat.json_at(64, "[1]")[1], more=wat.json_at(64, "[1]")[0]), FaultKind.BAD_RESULT, "a JSON list"),
-    "an alloc without room": (wat.guest(alloc="i32.const 0"), FaultKind.MEMORY_EXCEEDED, "no room for a request"),
+    "an alloc without room": (wat.guest(alloc="i32.const 0"), FaultKind.MEMORY_EXCEEDED, "for a request of 2 bytes"),
     "an alloc outside of its memory": (wat.guest(alloc="i32.const -2"), FaultKind.BAD_POINTER, "0xfffffffe"),
     "a memory bomb": (
         wat.guest("(loop (br_if 0 (i32.ne (memory.grow (i32.const 1)) (i32.const -1)))) unreachable"),

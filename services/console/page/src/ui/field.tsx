@@ -19,7 +19,7 @@ export function FilterField({ name, label, example, closes }: { readonly name: s
   return (
     <label>
       <span>{label}</span>
-      {/* `change`, not `input`: each is asked of the server, and half a name is none. */}
+      {/* `change`, not `input`: each change is a request to the server, and half a name matches nothing. */}
       <input ref={input} name={name} placeholder={example} spellcheck={false} autocomplete="off" onChange={(event) => set({ [name]: event.currentTarget.value.trim(), ...(closes === undefined ? {} : { [closes]: "" }) })} />
     </label>
   );
