@@ -1,7 +1,7 @@
 """Every broken situation of docs/troubleshooting.md has one health and one reason on all surfaces.
 
 Surfaces: the page of ``trellis explain``, the entities of the console and ``trellis top``, rows of ``trellis nodes``,
-and the rollout of a Shim.
+the rollout of a Shim, and the condition Ready that the service of each kind writes.
 """
 
 from __future__ import annotations
@@ -13,8 +13,15 @@ from typing import Any
 
 import pytest
 
+from controller_host.report.status import Seen as SeenController
+from controller_host.report.status import status_of as controller_status_of
+from controller_host.scheduler.hosted import Fault, Trouble
+from controller_host.state.progress import KnownModule
+from host_manager.domain.status import health_of as group_health_of
+from provisioner.domain.shim_status import health_of as shim_health_of
 from support.console import seen_objects as objects
 from trellis import names
+from trellis.crds.conditions import State
 from trellis.lattice.domain.service_views import view_pod, view_service
 from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.nodes_and_jobs import view_job, view_node
@@ -66,9 +73,23 @@ def said(kind: str, status: str, reason: str, message: str = "so it is") -> Mani
     return found | {"lastTransitionTime": at, "observedGeneration": 1}
 
 
+def one_each(*conditions: Manifest) -> list[Manifest]:
+    """Return the conditions; of those of one type the last."""
+    return [*{one["type"]: one for one in conditions}.values()]
+
+
+STARTED = (
+    said("Available", "False", "NodesNotReady"),
+    said("Progressing", "True", "Updating"),
+    said("Degraded", "False", "Healthy"),
+)
+COMPLETE = (said("Available", "True", "AllNodesReady"), said("Progressing", "False", "Updated"))
+
+
 def shim(*conditions: Manifest, name: str = "spin", nodes: int = 1, **spec: Any) -> Manifest:
+    """Return a Shim with these conditions; the others are those of a rollout in progress."""
     counts = {"nodes": nodes, "nodesReady": 0, "nodesUpdated": 0}
-    status = {"observedGeneration": 1, "conditions": [*conditions], **counts}
+    status = {"observedGeneration": 1, "conditions": one_each(*STARTED, *conditions), **counts}
     found = filled(objects.shim(name))
     return found | {"spec": found["spec"] | spec, "status": status}
 
@@ -180,8 +201,8 @@ class Nodes:
 
 def explained(page: Explanation) -> tuple[str, str]:
     document = page.document()
-    if document["health"] in {"Healthy", "Degraded", "Missing"}:
-        assert document["ok"] == (document["health"] == "Healthy")
+    if document["health"] in {"Degraded", "Missing"}:
+        assert not document["ok"]
     return str(document["health"]), str(document["reason"])
 
 
@@ -243,7 +264,21 @@ def test_a_node_has_one_health_and_reason_everywhere(world: Nodes, health: Healt
 
 
 SHIMS: dict[str, tuple[Nodes, Health, str]] = {
-    "every node has it": (Nodes(node=updated()), Health.HEALTHY, "Updated"),
+    "every node has it": (Nodes(node=updated(), shims=(shim(*COMPLETE),)), Health.HEALTHY, "AllNodesReady"),
+    "no node requires it": (
+        Nodes(
+            shims=(
+                shim(
+                    said("Available", "False", "NoNodes"),
+                    said("Progressing", "False", "Updated"),
+                    nodes=0,
+                    nodeSelector={"no": "node"},
+                ),
+            )
+        ),
+        Health.HEALTHY,
+        "NoNodes",
+    ),
     "HandlerConflict": (
         Nodes(
             shims=(
@@ -255,14 +290,14 @@ SHIMS: dict[str, tuple[Nodes, Health, str]] = {
         "HandlerConflict",
     ),
     "complete, and its RuntimeClass is rejected": (
-        Nodes(node=updated(), shims=(shim(said("Degraded", "True", "RuntimeClassRefused")),)),
+        Nodes(node=updated(), shims=(shim(*COMPLETE, said("Degraded", "True", "RuntimeClassRefused")),)),
         Health.DEGRADED,
         "RuntimeClassRefused",
     ),
     "complete, and another controller is active": (
-        Nodes(node=updated(), shims=(shim(said("OtherControllerActive", "True", "KwasmRuns")),)),
+        Nodes(node=updated(), shims=(shim(*COMPLETE, said("OtherControllerActive", "True", "KWasmOperatorRuns")),)),
         Health.DEGRADED,
-        "OtherControllerActive",
+        "KWasmOperatorRuns",
     ),
     "MassDeletion": (
         Nodes(node=updated(), shims=(shim(said("Degraded", "True", "MassDeletion")),)),
@@ -273,11 +308,25 @@ SHIMS: dict[str, tuple[Nodes, Health, str]] = {
         Nodes(jobs=(job(),), pods=(pod("ErrImagePull"),), ledger=SLOT), Health.DEGRADED, "ErrImagePull",
     ),
     "halted": (
-        Nodes(node=failed("attempt 1: HandlerMissing: x"), ledger=Ledger({}, ("spin",))),
+        Nodes(
+            node=failed("attempt 1: HandlerMissing: x"),
+            shims=(shim(said("Progressing", "False", "RolloutHalted"), said("Degraded", "True", "NodesFailing")),),
+            ledger=Ledger({}, ("spin",)),
+        ),
         Health.DEGRADED,
         "RolloutHalted",
     ),
-    "paused": (Nodes(shims=(shim(paused=True),)), Health.SUSPENDED, "Paused"),
+    "paused": (Nodes(shims=(shim(said("Progressing", "False", "Paused"), paused=True),)), Health.SUSPENDED, "Paused"),
+    "paused, and a node fails": (
+        Nodes(
+            node=failed("attempt 1: HandlerMissing: x"),
+            shims=(
+                shim(said("Progressing", "False", "Paused"), said("Degraded", "True", "NodesFailing"), paused=True),
+            ),
+        ),
+        Health.SUSPENDED,
+        "Paused",
+    ),
     "in progress": (Nodes(), Health.PROGRESSING, "Updating"),
 }  # fmt: skip
 
@@ -285,6 +334,24 @@ SHIMS: dict[str, tuple[Nodes, Health, str]] = {
 @pytest.mark.parametrize(("world", "health", "reason"), SHIMS.values(), ids=SHIMS)
 def test_a_shim_has_one_health_and_reason_everywhere(world: Nodes, health: Health, reason: str) -> None:
     assert {*world.shim_on_all()} == {(health.value, reason)}
+
+
+SHOWN: dict[State, set[Health]] = {
+    State.READY: {Health.HEALTHY, Health.SUSPENDED},
+    State.RECONCILING: {Health.PROGRESSING, Health.DEGRADED, Health.MISSING},
+    State.STALLED: {Health.DEGRADED},
+    State.SUSPENDED: {Health.SUSPENDED},
+    State.UNKNOWN: {Health.UNKNOWN},
+}
+"""Healths that agree with what Ready, Reconciling and Stalled are written from. An undeployed Application is ready."""
+
+
+@pytest.mark.parametrize(("world", "health", "reason"), SHIMS.values(), ids=SHIMS)
+def test_the_conditions_of_a_shim_agree_with_its_health(world: Nodes, health: Health, reason: str) -> None:
+    written = shim_health_of(world.statuses["spin"].conditions)
+    assert health in SHOWN[written.state]
+    if not world.held:  # only readers see the pods of installers
+        assert written.reason == reason
 
 
 def test_a_rollout_of_which_only_refused_nodes_remain_does_not_continue() -> None:
@@ -306,11 +373,19 @@ def of_lattice(**parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def group(*conditions: Manifest, **status: Any) -> Manifest:
+    """Return a host group with these conditions; the others are those of a new one whose hosts report."""
     found = filled(objects.group(pods=("hosts-1",)))
-    return found | {"status": found["status"] | {"conditions": [*conditions]} | status}
+    return found | {"status": found["status"] | {"conditions": one_each(*NEW, *conditions)} | status}
 
 
+NEW = (
+    said("Available", "True", "HostsReady"),
+    said("Progressing", "False", "Updated"),
+    said("Degraded", "False", "Healthy"),
+    said("HostsReporting", "True", "AllReporting"),
+)
 READY = said("Available", "True", "HostsReady")
+NOT_CONNECTED = said("HostsReporting", "Unknown", "LatticeNotConnected")
 UNREACHABLE = said("HostsReporting", "Unknown", "LatticeUnreachable", "refused the user")
 NO_WADM = said("ApplicationsKnown", "Unknown", "WadmUnavailable")
 GROUPS: dict[str, tuple[Manifest, Health, str]] = {
@@ -321,11 +396,25 @@ GROUPS: dict[str, tuple[Manifest, Health, str]] = {
         "SecretMissing",
     ),
     "LatticeUnreachable": (group(READY, UNREACHABLE), Health.UNKNOWN, "LatticeUnreachable"),
+    "its lattice is not connected yet": (group(READY, NOT_CONNECTED), Health.UNKNOWN, "LatticeNotConnected"),
+    "it starts, and its lattice is not connected yet": (
+        group(
+            said("Available", "False", "HostsNotReady"), said("Progressing", "True", "Starting"), NOT_CONNECTED
+        ),
+        Health.PROGRESSING,
+        "Starting",
+    ),
+    "HeartbeatMissing": (
+        group(READY, said("HostsReporting", "False", "HeartbeatMissing")), Health.DEGRADED, "HeartbeatMissing",
+    ),
+    "WaitingForHosts": (
+        group(READY, said("HostsReporting", "Unknown", "WaitingForHosts")), Health.PROGRESSING, "WaitingForHosts",
+    ),
     "WadmUnavailable": (group(READY, NO_WADM), Health.HEALTHY, "HostsReady"),
     "OtherControllerActive": (
         group(said("OtherControllerActive", "True", "WasmCloudOperatorRuns")),
         Health.DEGRADED,
-        "OtherControllerActive",
+        "WasmCloudOperatorRuns",
     ),
     "ImagePullBackOff": (group(said("Degraded", "True", "ImagePullBackOff")), Health.DEGRADED, "ImagePullBackOff"),
     "a rollout while all hosts are ready": (
@@ -338,8 +427,16 @@ GROUPS: dict[str, tuple[Manifest, Health, str]] = {
 @pytest.mark.parametrize(("found", "health", "reason"), GROUPS.values(), ids=GROUPS)
 def test_a_host_group_has_one_health_and_reason_everywhere(found: Manifest, health: Health, reason: str) -> None:
     entities = of_lattice(groups={"team/hosts": view_group_card(found)})
-    surfaces = [explained(explain_group(found, Beside())), *shown(entities, "hostgroup/team/hosts", Kind.GROUPS)]
+    surfaces = [explained(explain_group(found, Beside())), *shown(entities, "hostgroup/team/hosts", Kind.HOST_GROUPS)]
     assert {*surfaces} == {(health.value, reason)}
+
+
+@pytest.mark.parametrize(("found", "health", "reason"), GROUPS.values(), ids=GROUPS)
+def test_the_conditions_of_a_host_group_agree_with_its_health(found: Manifest, health: Health, reason: str) -> None:
+    conditions = [(one["type"], one["status"], one["reason"], one["message"]) for one in found["status"]["conditions"]]
+    written = group_health_of(conditions)
+    assert health in SHOWN[written.state]
+    assert written.reason == reason
 
 
 def test_hosts_are_not_healthy_while_their_lattice_is_unreachable() -> None:
@@ -420,7 +517,12 @@ def controller(state: str, *conditions: Manifest, **status: Any) -> Manifest:
 
 
 CONTROLLERS: dict[str, tuple[Manifest, Health, str]] = {
-    "suspended to disk": (controller("Suspended", said("Ready", "True", "Suspended")), Health.HEALTHY, "Suspended"),
+    "suspended to disk": (controller("Suspended", said("Ready", "True", "Running")), Health.HEALTHY, "Running"),
+    "calls for some objects fail": (
+        controller("Suspended", said("Ready", "True", "Running"), lastFault=FAULT, failing=1),
+        Health.HEALTHY,
+        "Running",
+    ),
     "Trapped": (
         controller("Failed", said("Ready", "False", "Trapped"), lastFault=FAULT, failing=1), Health.DEGRADED, "Trapped",
     ),
@@ -436,6 +538,41 @@ def test_a_controller_has_one_health_and_reason_everywhere(found: Manifest, heal
     page = explain_controller(found, Beside())
     surfaces = [explained(page), *shown(entities, "controller/team/ring", Kind.CONTROLLERS)]
     assert {*surfaces} == {(health.value, reason)}
+
+
+MODULE = KnownModule(sha256="ab", abi=1, bytes=1)
+BROKEN = Fault("Trapped", "unreachable", "2026-01-01T00:00:00Z")
+SEEN: dict[str, tuple[SeenController, Health]] = {
+    "it runs": (SeenController(1, "Suspended", ready=True, module=MODULE), Health.HEALTHY),
+    "calls for some objects fail": (
+        SeenController(1, "Suspended", ready=True, module=MODULE, failing=2, fault=BROKEN), Health.HEALTHY,
+    ),
+    "it traps": (
+        SeenController(
+            1, "Failed", ready=False, module=MODULE, failing=1, fault=BROKEN, stopped=Trouble("Trapped", "unreachable")
+        ),
+        Health.DEGRADED,
+    ),
+    "its watches are not permitted": (
+        SeenController(1, "Loaded", ready=True, module=MODULE, not_watched=Trouble("WatchNotGranted", "no")),
+        Health.DEGRADED,
+    ),
+    "its module is invalid": (
+        SeenController(1, "Failed", ready=False, refused=Trouble("InvalidModule", "no")), Health.DEGRADED,
+    ),
+    "its module is fetched": (SeenController(1, "Pending", ready=False, fetching=True), Health.PROGRESSING),
+    "it is prepared": (SeenController(1, "Pending", ready=False), Health.PROGRESSING),
+    "paused": (SeenController(1, "Paused", ready=False, module=MODULE, paused=True), Health.SUSPENDED),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("seen", "health"), SEEN.values(), ids=SEEN)
+def test_the_conditions_of_a_controller_agree_with_its_health(seen: SeenController, health: Health) -> None:
+    found = filled(objects.controller())
+    found = found | {"status": controller_status_of(seen, {}, "2026-01-01T00:00:00Z")}
+    page = explain_controller(found, Beside())
+    [ready] = [one for one in found["status"]["conditions"] if one["type"] == "Ready"]
+    assert explained(page) == (health.value, ready["reason"])
 
 
 def test_every_situation_of_the_page_has_a_case() -> None:
