@@ -28,6 +28,7 @@ from typing import Any, Final
 from filelock import FileLock
 
 from trellis_dev.localcluster.building import acquire
+from trellis_dev.localcluster.crates import source_file
 from trellis_dev.localcluster.errors import ToolError
 from trellis_dev.localcluster.gotoolchain import Go, c_compilers, go_program
 from trellis_dev.localcluster.paths import cache_root
@@ -35,6 +36,7 @@ from trellis_dev.localcluster.progress import Progress, stepping
 from trellis_dev.localcluster.versions import Product, products
 
 _KUBERNETES_VERSION: Final = "k8s.io/component-base/version"
+_MODULE: Final = "trellis.invalid/build"
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Recipe:
     """True if Go may ask the proxy for modules at the paths of the packages; some proxies reject unknown paths."""
     cgo: bool = False
     """True if the packages contain C and C++, so that the build needs compilers for these."""
+    source: str = ""
+    """Folder of a Trellis program that uses the product, a library; then ``packages`` has one tool."""
 
 
 RECIPES: Final[dict[str, Recipe]] = {
@@ -108,6 +112,7 @@ RECIPES: Final[dict[str, Recipe]] = {
     ),
     # Its grammars of programming languages are in C and C++.
     "vale": Recipe(packages={"vale": "cmd/vale"}, variables={"main.version": "v{version}"}, own_path=False, cgo=True),
+    "kstatus": Recipe(packages={"kstatus": ""}, own_path=False, source="kstatus"),
 }
 
 
@@ -164,6 +169,9 @@ def _build(product: str, targets: Mapping[str, Path], step: str, how: tuple[Prog
     if (sums := Path(module["Dir"]) / "go.sum").exists():
         (work / "go.sum").write_bytes(sums.read_bytes())  # some modules are missing in the checksum database
     packages = {tool: f"{entry.module}/{recipe.packages[tool]}".rstrip("/") for tool in targets}
+    if recipe.source:
+        packages = dict.fromkeys(targets, _MODULE)
+        shutil.copy(source_file(recipe.source, "main.go"), work)
     if recipe.own_path:
         go.run(["get", "-tool", *(f"{package}@v{entry.version}" for package in packages.values())])
     else:
@@ -228,4 +236,4 @@ def _go_mod(upstream: str, version: str) -> str:
         major = "v0" if new.startswith("./staging/") else f"v{version.partition('.')[0]}"
         lines.append(f"\t{old} => " + (f"{old} {major}.{version.partition('.')[2]}" if new.startswith(".") else new))
     replace = "\nreplace (\n" + "\n".join(lines) + "\n)\n" if lines else ""
-    return f"module trellis.invalid/build\n\n{go_line.group(0)}\n{replace}"
+    return f"module {_MODULE}\n\n{go_line.group(0)}\n{replace}"

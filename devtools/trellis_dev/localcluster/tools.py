@@ -57,6 +57,7 @@ TOOLS: Final[dict[str, Tool]] = {
     "kubeconform": Tool("kubeconform", ("-v",), exact_minor=False),
     "promtool": Tool("prometheus", exact_minor=False),
     "vale": Tool("vale"),
+    "kstatus": Tool("kstatus"),
     "keda": Tool("keda"),
     "keda-adapter": Tool("keda"),
     "metrics-server": Tool("metrics-server"),
@@ -92,11 +93,10 @@ OPERATORS: Final = (
 )
 """Operators and controllers that the examples and options of the chart integrate with."""
 
-DEFAULT: Final = tuple(
-    tool for tool in TOOLS if tool not in {"jaeger", "nats", "kubeconform", "promtool", "vale", *REAL_NODE, *OPERATORS}
-)
-"""Tools of every cluster. The nats CLI, kubeconform and promtool are for examples and alert rules, Vale is for
-`make language`; Jaeger and the tools of real nodes are included only on request."""
+_FOR_CHECKS: Final = ("nats", "kubeconform", "promtool", "vale", "kstatus")
+DEFAULT: Final = tuple(tool for tool in TOOLS if tool not in {"jaeger", *_FOR_CHECKS, *REAL_NODE, *OPERATORS})
+"""Tools of every cluster. The nats CLI, kubeconform, promtool and kstatus are for tests of examples, alert rules and
+conditions, Vale is for `make language`; Jaeger and the tools of real nodes are included only on request."""
 
 
 def cached(tool: str) -> Path:

@@ -153,9 +153,8 @@ def _health(seen: Seen) -> Health:
     if (trouble := seen.stopped or seen.not_watched) is not None:
         return _because(State.RECONCILING, trouble)
     if not seen.ready:
-        return _because(
-            State.UNKNOWN, FETCHING if seen.fetching else Trouble(PENDING.reason, "the controller is being prepared")
-        )
+        preparing = Trouble(PENDING.reason, "the controller is being prepared")
+        return _because(State.RECONCILING, FETCHING if seen.fetching else preparing)
     # Without the number, which changes with each call: a changed condition is written immediately.
     failing = "; calls for some objects fail (status.failing, status.lastFault)" if seen.failing else ""
     return Health(State.READY, "Running", f"the controller is called on changes of its watches{failing}")

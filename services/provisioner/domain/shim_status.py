@@ -15,24 +15,23 @@ from provisioner.domain.other_controller import keeps_off_all, verdict
 from provisioner.domain.shim_snapshot import Snapshot
 from trellis import names
 from trellis.crds.conditions import Health, State, summary
-from trellis.provisioning.shim_status import NODES_SKIPPED, OTHER_CONTROLLER, Condition, Counts, Reason, Status
+from trellis.provisioning.shim_status import (
+    BLOCKING,
+    NODES_SKIPPED,
+    OTHER_CONTROLLER,
+    Condition,
+    Counts,
+    Reason,
+    Status,
+)
 from trellis.provisioning.shims import Refusal, ShimView
 from trellis.provisioning.views import NodeView
 
 BAD_NEWS: Final = frozenset({"Degraded", OTHER_CONTROLLER})
 """Conditions that report a problem when they are True."""
-_STALLED: Final = frozenset(
-    {
-        *(refusal.value for refusal in Refusal),
-        Reason.RUNTIME_CLASS_CONFLICT.value,
-        Reason.MASS_DELETION.value,
-    }
-)
-"""Reasons of Degraded that no retry changes: a user has to change the spec or the cluster."""
 _NOT_PROGRESSING: Final = {
     Reason.PAUSED.value: State.SUSPENDED,
     Reason.HALTED.value: State.STALLED,
-    OTHER_CONTROLLER: State.STALLED,
 }
 """Reasons of Progressing=False other than that the rollout is complete."""
 _NAMED: Final = 5
@@ -59,17 +58,18 @@ def health_of(conditions: Iterable[Condition]) -> Health:
     """Return the summary of a Shim's conditions, with the one that explains it; the first check that applies wins.
 
     1. Degraded with a reason that no retry changes: stalled.
-    2. Another controller works on the Shim itself: stalled until it is removed.
-    3. The rollout does not continue: paused by a user, halted after failures, or kept off its nodes.
+    2. Another controller works on the Shim or on its nodes: stalled until it is removed.
+    3. The rollout does not continue: paused by a user, or halted after failures.
     4. Any other Degraded: retried.
-    5. The rollout is in progress, or no node requires the Shim.
+    5. The rollout is in progress, or not every node runs the shim.
+    6. Ready, also if no node requires the Shim: as a DaemonSet that selects no node.
     """
     found = {condition.type: condition for condition in conditions}
     available, progressing, degraded = (found.get(kind) for kind in ("Available", "Progressing", "Degraded"))
     other, wrong = found.get(OTHER_CONTROLLER), degraded is not None and degraded.status == "True"
-    if degraded is not None and wrong and degraded.reason in _STALLED:
+    if degraded is not None and wrong and degraded.reason in BLOCKING:
         return Health(State.STALLED, degraded.reason, degraded.message)
-    if other is not None and (available is None or progressing is None):
+    if other is not None and other.status == "True":
         return Health(State.STALLED, other.reason, other.message)
     assert available is not None
     assert progressing is not None
@@ -81,7 +81,8 @@ def health_of(conditions: Iterable[Condition]) -> Health:
         return Health(State.RECONCILING, degraded.reason, degraded.message)
     if progressing.status == "True":
         return Health(State.RECONCILING, progressing.reason, progressing.message)
-    state = State.READY if available.status == "True" else State.RECONCILING
+    ready = available.status == "True" or available.reason == Reason.NO_NODES.value
+    state = State.READY if ready else State.RECONCILING
     return Health(state, available.reason, available.message)
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from trellis.provisioning.shims import Refusal
+
 Manifest = dict[str, Any]
 OTHER_CONTROLLER: Final = "OtherControllerActive"
 """Type of the condition: another controller manages the Shim or its nodes."""
@@ -39,6 +41,16 @@ class Reason(StrEnum):
     IN_USE = "RuntimeInUse"
     MASS_DELETION = "MassDeletion"
     UNREACHABLE_LEFT = "UnreachableNodesLeft"
+
+
+BLOCKING: Final = frozenset(
+    {
+        *(refusal.value for refusal in Refusal),
+        Reason.RUNTIME_CLASS_CONFLICT.value,
+        Reason.MASS_DELETION.value,
+    }
+)
+"""Reasons of Degraded that no retry changes: a user has to change the spec or the cluster."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,7 +202,7 @@ DONE = having("a", wish().digest)
     ("nodes", "changes", "health"),
     [
         pytest.param((DONE,), {}, ("True", "False", "False", "AllNodesReady"), id="all nodes have it"),
-        pytest.param((), {}, ("False", "True", "False", "NoNodes"), id="no node requires it"),
+        pytest.param((), {}, ("True", "False", "False", "NoNodes"), id="no node requires it"),
         pytest.param((a_node(),), {}, ("False", "True", "False", "Updating"), id="the rollout is in progress"),
         pytest.param(
             (FAILED,), {"failing": (FAILED,)}, ("False", "True", "False", "NodesFailing"), id="a node is retried"

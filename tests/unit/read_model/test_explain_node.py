@@ -423,7 +423,7 @@ def test_a_shim_that_is_everywhere_or_for_no_node_is_healthy() -> None:
     world = ShimSnapshot(with_conditions(ALL), [view_node(node(**marked(digest=DIGEST)))], beside=Beside(LEADERS))
     page = explain_shim(world)
     assert (page.subject, page.cause) == ("shim spin", None)
-    assert (page.verdict.health, page.verdict.reason) == (Health.HEALTHY, "Updated")
+    assert (page.verdict.health, page.verdict.reason) == (Health.HEALTHY, "AllNodesReady")
     status = {"nodes": 0, "nodesReady": 0, "nodesUpdated": 0, "observedGeneration": 1, "conditions": []}
     none = explain_shim(replace(world, nodes=[], shim=SHIM | {"status": status}))
     assert (none.cause, none.verdict.health, none.verdict.reason) == (None, Health.HEALTHY, "NoNodes")

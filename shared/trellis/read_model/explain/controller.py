@@ -43,7 +43,10 @@ def controller_health(controller: Manifest) -> Verdict:
     cause = controller_cause(controller)
     if state == PAUSED and (cause is None or cause.rank is not Rank.CAUSE):
         return Verdict(Health.SUSPENDED, PAUSED, "spec.paused is true")
-    return verdict_of(cause, state or HEALTHY)
+    healthy = str(condition(controller.get("status") or {}, "Ready").get("reason") or HEALTHY)
+    if cause is not None and cause.rank is Rank.SERVICE:
+        return Verdict(Health.HEALTHY, healthy, cause.shown)
+    return verdict_of(cause, healthy)
 
 
 def _chain(controller: Manifest) -> Iterator[Line]:
@@ -71,7 +74,11 @@ def _chain(controller: Manifest) -> Iterator[Line]:
 
 
 def _fault(row: ControllerRow, status: Manifest) -> Iterator[Line]:
-    """Yield the fault of its last call that failed: a trouble while calls fail, otherwise information."""
+    """Yield the fault of its last call that failed: the cause if it is not ready, information if no call fails.
+
+    A controller that is ready stays Healthy while calls for single objects fail, as its condition Ready: the calls are
+    retried.
+    """
     fault, failing = row.fault, int(status.get("failing") or 0)
     if not fault:
         return
@@ -81,6 +88,7 @@ def _fault(row: ControllerRow, status: Manifest) -> Iterator[Line]:
         on = f", fails on {failing} object{'s' if failing > 1 else ''} now" if failing else ""
         traps = row.figures.get("traps", 0)
         text = f"its last call failed, {kind}: {message} (at {fault.get('time')}; {traps} traps{on})"
-        yield Line("last fault", text, False, _LIMITS.get(kind, _MODULE), Rank.CAUSE, kind)
+        rank = Rank.SERVICE if row.ready else Rank.CAUSE
+        yield Line("last fault", text, False, _LIMITS.get(kind, _MODULE), rank, kind)
     else:
         yield Line("last fault", f"{kind}: {message} at {fault.get('time')}; no call fails now")

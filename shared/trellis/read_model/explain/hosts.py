@@ -77,7 +77,7 @@ def _chain(group: Manifest) -> Iterator[Line]:
     yield Line("group", text, well=not deleting, reason="Deleting")
     other = condition(status, OTHER)
     if other.get("status") == "True":
-        yield Line("other controller", words(other), well=False, rank=Rank.CAUSE, reason=OTHER)
+        yield Line("other controller", words(other), False, "", Rank.CAUSE, str(other.get("reason") or OTHER))
         return
     yield looked_at(group, MANAGER)
     yield _degraded(metadata["namespace"], condition(status, "Degraded"))
@@ -156,7 +156,9 @@ def _not_reporting(namespace: str, spec: Manifest, said: Manifest) -> Line:
         do = f"compare {have} with the users of this NATS server"
     else:
         do = "check spec.natsAddress and spec.natsClientPort, and that NATS runs there and is reachable"
-    return Line("lattice", f"{reason}: {message}", False, do, Rank.CAUSE, reason, Health.UNKNOWN)
+    # A connection that is being opened explains no pod that does not start.
+    rank = Rank.SYMPTOM if reason == "LatticeNotConnected" else Rank.CAUSE
+    return Line("lattice", f"{reason}: {message}", False, do, rank, reason, Health.UNKNOWN)
 
 
 def _hosts(status: Manifest) -> Iterator[Line]:

@@ -94,7 +94,7 @@ def _spec(status: Manifest, name: str) -> Iterator[Line]:
     """Yield the problems of the Shim itself, or of the cluster for all its nodes."""
     other = condition(status, OTHER)
     if other.get("status") == "True":
-        yield Line("other controller", words(other), well=False, rank=Rank.CAUSE, reason=OTHER)
+        yield Line("other controller", words(other), False, "", Rank.CAUSE, str(other.get("reason") or OTHER))
     degraded = condition(status, "Degraded")
     reason = str(degraded.get("reason") or "")
     if degraded.get("status") == "True" and reason != _NODES_FAIL:

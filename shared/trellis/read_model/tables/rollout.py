@@ -19,7 +19,7 @@ from trellis.provisioning.ledger import Entry, Ledger
 from trellis.provisioning.reasons import NODE_UPDATE_REFUSED
 from trellis.provisioning.reasons import Reason as NodeReason
 from trellis.provisioning.revisions import Revision
-from trellis.provisioning.shim_status import OTHER_CONTROLLER, Condition, Reason, Status
+from trellis.provisioning.shim_status import BLOCKING, OTHER_CONTROLLER, Condition, Reason, Status
 from trellis.provisioning.shims import Refusal, ShimView, is_for
 from trellis.provisioning.targets import stays_on, target_of, wish_on
 from trellis.provisioning.views import FailedAttempt, NodeView
@@ -27,17 +27,6 @@ from trellis.read_model.explain.page import Line
 from trellis.read_model.health import UNDECIDED, Health, Verdict
 
 _NAMED: Final = 5
-_BLOCKING: Final = frozenset(
-    {
-        Refusal.INVALID.value,
-        Refusal.CHECKSUM_MISSING.value,
-        Refusal.UNSIGNED.value,
-        Refusal.NO_SOURCE.value,
-        Refusal.HANDLER_CONFLICT.value,
-        Reason.RUNTIME_CLASS_CONFLICT.value,
-    }
-)
-"""Reasons of Degraded that no retry changes: the spec or the cluster must change first."""
 _REFUSED: Final = frozenset(
     {
         Reason.RUNTIME_CLASS_REFUSED.value,
@@ -215,19 +204,25 @@ def standing_with(world: World, outlook: Outlook, found: Iterable[ShimNode]) -> 
 
 
 def shim_health(world: World, nodes: tuple[ShimNode, ...], phase: Phase, message: str) -> Verdict:
-    """Return the health of a Shim whose rollout has this phase."""
-    return _reported(world, nodes) or _by_phase(world, nodes, phase, message)
+    """Return the health of a Shim whose rollout has this phase.
 
-
-def _reported(world: World, nodes: tuple[ShimNode, ...]) -> Verdict | None:
-    """Return the health if a condition, or the spec, shows a problem."""
-    degraded, other = _degraded(world), _other_controller(world)
+    The order of checks is that of its condition Ready: ``provisioner.domain.shim_status.health_of``.
+    """
+    if (blocked := _blocking(world)) is not None:
+        return Verdict(Health.DEGRADED, blocked.reason, blocked.message)
+    if (other := _other_controller(world)) is not None:
+        return Verdict(Health.DEGRADED, other.reason, other.message)
+    if world.shim.invalid:
+        return Verdict(Health.DEGRADED, Refusal.INVALID.value, world.shim.invalid)
+    if phase is Phase.PAUSED:
+        return Verdict(Health.SUSPENDED, Reason.PAUSED.value, message)
+    if phase is Phase.HALTED:
+        return Verdict(Health.DEGRADED, Reason.HALTED.value, message)
     failing = any(node.stage is NodeStage.FAILED for node in nodes)
+    degraded = _degraded(world)
     if degraded is not None and (degraded.reason != Reason.FAILING or failing or not nodes):
         return Verdict(Health.DEGRADED, degraded.reason, degraded.message)
-    if other is not None:
-        return Verdict(Health.DEGRADED, OTHER_CONTROLLER, other.message)
-    return Verdict(Health.DEGRADED, Refusal.INVALID.value, world.shim.invalid) if world.shim.invalid else None
+    return _by_phase(world, nodes, phase, message)
 
 
 def _by_phase(world: World, nodes: tuple[ShimNode, ...], phase: Phase, message: str) -> Verdict:
@@ -236,19 +231,15 @@ def _by_phase(world: World, nodes: tuple[ShimNode, ...], phase: Phase, message: 
     match phase:
         case Phase.REMOVING:
             return Verdict(Health.PROGRESSING, Reason.REMOVING.value, message)
-        case Phase.HALTED:
-            return Verdict(Health.DEGRADED, Reason.HALTED.value, message)
         case _ if failing:
             return Verdict(Health.DEGRADED, Reason.FAILING.value, message or f"{failing[0].name}: {failing[0].message}")
         case _ if refused:
             return Verdict(Health.DEGRADED, refused[0].message, message)
         case _ if (stopped := _stopped(world, nodes)) is not None:
             return stopped
-        case Phase.PAUSED:
-            return Verdict(Health.SUSPENDED, Reason.PAUSED.value, message)
         case Phase.COMPLETE:
             return Verdict(
-                Health.HEALTHY, (Reason.UPDATED if _desired(world, nodes) else Reason.NO_NODES).value, message
+                Health.HEALTHY, (Reason.ALL_READY if _desired(world, nodes) else Reason.NO_NODES).value, message
             )
         case _:
             return Verdict(Health.PROGRESSING, Reason.UPDATING.value, message)
@@ -390,7 +381,7 @@ def _hold(world: World, wish: WantedShim | Refusal, halted: bool) -> str:
 
 def _blocking(world: World) -> Condition | None:
     """Return the condition of this generation that stops the rollout until the spec or the cluster changes."""
-    return _degraded(world, _BLOCKING)
+    return _degraded(world, BLOCKING)
 
 
 def _degraded(world: World, reasons: frozenset[str] | None = None) -> Condition | None:
@@ -412,7 +403,7 @@ def _phase(world: World, nodes: tuple[ShimNode, ...], halted: bool) -> tuple[Pha
     shim, stages = world.shim, Counter(node.stage for node in nodes)
     failing = [node.name for node in nodes if node.stage is NodeStage.FAILED]
     if shim.deleting:
-        return Phase.REMOVING, f"it is being deleted, {len(nodes)} nodes still have it", ""
+        return _removing(world, nodes)
     edit = f"fix the cause: kubectl edit shim {shim.name}"
     if blocked := _blocking(world):
         return Phase.DEGRADED, f"{blocked.reason}: {blocked.message}", edit
@@ -436,6 +427,13 @@ def _phase(world: World, nodes: tuple[ShimNode, ...], halted: bool) -> tuple[Pha
         return Phase.DEGRADED, *_held(world, nodes)
     observed = world.status.observed_generation == shim.generation
     return Phase.PROGRESSING, *_waiting(world, observed=observed)
+
+
+def _removing(world: World, nodes: tuple[ShimNode, ...]) -> tuple[Phase, str, str]:
+    """Return the phase of a deletion: it progresses unless the circuit breaker pauses it."""
+    if (paused := _degraded(world, frozenset({Reason.MASS_DELETION.value}))) is not None:
+        return Phase.DEGRADED, f"{paused.reason}: {paused.message}", ""
+    return Phase.REMOVING, f"it is being deleted, {len(nodes)} nodes still have it", ""
 
 
 def _paused(world: World) -> tuple[str, str] | None:
